@@ -24,7 +24,7 @@ import torch
 from transformers import PreTrainedModel
 
 from assay_shared.types import FinishReason, PolicyVersion, Rollout, RolloutSpan
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.packs import AnswerRow, pack_rows
 from assay_trainer.learner.updater import Updater
 from bench.shapes import SHAPES, make_model, tokenizer_of

@@ -22,8 +22,9 @@ from assay_shared.types import (
     WeightStatus,
 )
 from assay_shared.weights import checkpoint
-from assay_trainer.config import GRPOConfig, LoRAConfig, RetentionConfig
+from assay_trainer.config import LoRAConfig, RetentionConfig
 from assay_trainer.events import StepEvent
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
 from assay_trainer.learner.checkpoint import whole
 from assay_trainer.learner.grpo import GRPOStage

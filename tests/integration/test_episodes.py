@@ -13,7 +13,7 @@ from assay_reward.or_debug.dataset.tasks import Shown, to_task
 from assay_reward.settings import RewardSettings
 from assay_shared.clients import InferenceClient, RewardClient
 from assay_shared.types import GroupRequest, Role, SamplingParams, Scored
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.learner.objective import Objective
 from assay_trainer.learner.packs import pack_rows, rows

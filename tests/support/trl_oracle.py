@@ -10,7 +10,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.packs import AnswerRow
 
 #: TRL's names of our losses: `loss_type` and `importance_sampling_level`.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 from tests.conftest import wait_until
 from tests.support.compose.docker import docker
 from tests.support.compose.stack import (

@@ -24,7 +24,7 @@ from assay_shared.types import (
     Status,
     Task,
 )
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
 from assay_trainer.learner.signal_share import SignalShare
 from assay_trainer.rollouts.dispatcher import RolloutDispatcher

@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.network.adapters import AdapterRecipe, add_adapter
 from assay_trainer.learner.network.model import load_policy
 from assay_trainer.learner.ranks import Ranks

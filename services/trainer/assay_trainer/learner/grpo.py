@@ -10,8 +10,9 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.telemetry.context import log_fields, note_log_fields
 from assay_shared.types import FinishReason, PolicyVersion
-from assay_trainer.config import GRPOConfig, RetentionConfig
+from assay_trainer.config import RetentionConfig
 from assay_trainer.events import StepEvent
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import GroupBatch, GroupBatcher
 from assay_trainer.learner.mismatch import check_mismatch

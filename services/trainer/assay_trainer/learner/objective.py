@@ -22,7 +22,7 @@ from typing import Literal, Self
 
 import torch
 
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 
 Loss = Literal["dapo", "grpo", "dr_grpo", "gspo", "cispo"]
 

@@ -23,8 +23,8 @@ import torch
 from torch.distributed.checkpoint.state_dict_loader import load
 from transformers import PreTrainedModel
 
-from assay_trainer.config import GRPOConfig
 from assay_trainer.events import Mismatch
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.given_rows.callbacks import Diverged
 from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.network import attention, norms

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from assay_shared.errors import CallerError
 from assay_shared.types import FinishReason, PolicyVersion, Scored
-from assay_trainer.config import GRPOConfig, SignalCheckConfig
 from assay_trainer.data.tokenization import prompt_token_ids
 from assay_trainer.events import SignalChecked
+from assay_trainer.grpo_config import GRPOConfig, SignalCheckConfig
 from assay_trainer.learner.mismatch import check_mismatch
 from assay_trainer.learner.network.adapters import check_lora, check_targets
 from assay_trainer.learner.network.memory import num_trained

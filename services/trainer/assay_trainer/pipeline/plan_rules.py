@@ -7,14 +7,8 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from assay_shared.errors import AssayError
-from assay_trainer.config import (
-    DPOConfig,
-    GivenRowsConfig,
-    GRPOConfig,
-    PolicyConfig,
-    RunConfig,
-    SFTConfig,
-)
+from assay_trainer.config import DPOConfig, GivenRowsConfig, PolicyConfig, RunConfig, SFTConfig
+from assay_trainer.grpo_config import GRPOConfig
 
 #: Learning rates outside of these are rarely meant: of a new model, of one with weights, of an
 #: adapter on such a model.

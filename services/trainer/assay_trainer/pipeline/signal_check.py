@@ -9,9 +9,10 @@ from assay_shared.errors import BudgetExceeded, ConfigError
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.statistics.interval import wilson_interval
 from assay_shared.types import PolicyVersion, Scored, ScoredGroup, Status
-from assay_trainer.config import EvaluationConfig, GRPOConfig
+from assay_trainer.config import EvaluationConfig
 from assay_trainer.evaluation.evaluator import Evaluator
 from assay_trainer.events import SignalChecked
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
 from assay_trainer.learner.batcher import TaskOrder
 from assay_trainer.pipeline.parts import Parts

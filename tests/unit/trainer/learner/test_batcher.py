@@ -17,7 +17,7 @@ from assay_shared.types import (
     ScoredGroup,
     Unscored,
 )
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
 from assay_trainer.rollouts.set_aside import SetAside
 from assay_trainer.weights.versions import VersionLog

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from assay_shared.types import Normalisation, PolicyVersion, RolloutSpan
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.objective import Objective
 from assay_trainer.learner.packs import AnswerRow, pack_rows, rows, shares
 from tests.support.fakes import POLICY, make_scored_group

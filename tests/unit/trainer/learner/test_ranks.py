@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from assay_shared.errors import Unreachable
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.learner.packs import pack_rows, rows
 from assay_trainer.learner.ranks import Ranks

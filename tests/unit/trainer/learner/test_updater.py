@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from assay_shared.types import FinishReason, Rollout, RolloutSpan, ScoredGroup
-from assay_trainer.config import GRPOConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.given_rows.callbacks import Diverged
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.learner.network.sharding import own_part, whole

@@ -8,9 +8,10 @@ import torch
 from transformers import PreTrainedModel
 
 from assay_shared.errors import WeightsRefused
-from assay_trainer.config import GRPOConfig, LoRAConfig, RunConfig
+from assay_trainer.config import LoRAConfig, RunConfig
 from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.evaluate.policy.places import find_policies
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.network.adapters import add_adapter
 from assay_trainer.learner.network.model import load_policy

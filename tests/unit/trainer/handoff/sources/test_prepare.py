@@ -13,7 +13,8 @@ from transformers import AutoModelForCausalLM
 from assay_shared.errors import WeightsRefused
 from assay_shared.settings.run_file import load_config
 from assay_shared.weights.checkpoint import weight_files
-from assay_trainer.config import GRPOConfig, RunConfig
+from assay_trainer.config import RunConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.handoff.sources.prepare import prepare
 from assay_trainer.handoff.sources.recognise import recognise
 from assay_trainer.handoff.sources.source import SourceKind

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from assay_trainer.config import GRPOConfig, LoRAConfig
+from assay_trainer.config import LoRAConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.network.adapters import add_adapter
 from assay_trainer.learner.network.memory import Training, estimate_memory, num_trained
 from assay_trainer.learner.network.model import create_policy
