@@ -25,7 +25,7 @@ from assay_inference.engines.replicas.engine import ReplicaEngine
 from assay_inference.engines.replicas.replica import LocalReplica
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY, Timeouts
-from assay_shared.errors import NotReady
+from assay_shared.errors import NotReady, WeightsRefused
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import (
@@ -122,9 +122,7 @@ class Trainer:
 async def trainer(url: str, tmp_path: Path, client: InferenceClient) -> AsyncIterator[Trainer]:
     """Begin with a version by a folder, served by all processes."""
     trainer = Trainer(url, tmp_path)
-    direct, trainer.publisher._direct = trainer.publisher._direct, None
-    await trainer.publish()
-    trainer.publisher._direct = direct
+    assert isinstance((await trainer.publish()).source, FolderWeights)
     await all_serve(client)
     yield trainer
     trainer.direct.close()
@@ -313,6 +311,21 @@ async def test_a_process_that_lost_a_direct_version_waits_for_a_folder_while_oth
     assert (await trainer.publish()).source is None, "directly again"
     assert len(trainer.by_folder) == 1
     load.check(trainer.references)
+
+
+async def test_a_new_trainer_first_shows_its_configuration_by_a_folder(
+    url: str, tmp_path: Path, trainer: Trainer
+) -> None:
+    assert (await trainer.publish()).source is None
+    other = Trainer(url, tmp_path / "other")
+    other.network.config.eos_token_id = 5
+    with pytest.raises(WeightsRefused, match="config.json has eos_token_id 5"):
+        await other.publish()
+    other.network.config.eos_token_id = trainer.network.config.eos_token_id
+    assert isinstance((await other.publish()).source, FolderWeights)
+    assert (await other.publish()).source is None
+    other.direct.close()
+    assert other.by_folder == []
 
 
 async def test_a_version_that_all_processes_lost_is_published_again(

@@ -36,10 +36,16 @@ def device_peak_flops(device: torch.device) -> float | None:
 def num_multiplied(model: PreTrainedModel) -> int:
     """Return N: the number of weights without the input embedding, unless it is the head too."""
     lookup, head = model.get_input_embeddings(), model.get_output_embeddings()
-    total = sum(parameter.numel() for parameter in model.parameters())
+    total = sum(_num_weights(parameter) for parameter in model.parameters())
     looked_up = lookup.get_parameter("weight")
     is_tied = head is not None and head.get_parameter("weight") is looked_up
     return total - (0 if is_tied else looked_up.numel())
+
+
+def _num_weights(parameter: torch.nn.Parameter) -> int:
+    """Return the number of weights; one entry of a tensor in 4 bits holds two."""
+    packed = getattr(parameter, "quant_state", None)
+    return parameter.numel() if packed is None else int(packed.shape.numel())
 
 
 def mfu(model: PreTrainedModel, tokens_per_s: float, ranks: Ranks) -> float | None:

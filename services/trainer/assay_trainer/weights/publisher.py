@@ -58,7 +58,8 @@ class WeightPublisher:
 
         Args:
             probe_ids: fixed token ids; their log-probabilities prove the weights have landed.
-            direct: tried first; a folder is the fallback.
+            direct: tried first, once a folder has shown that inference serves the same
+                configuration and vocabulary; a folder is also the fallback.
             on_fallback: gets the version and the reason for a fallback to a folder.
         """
         self._transfer = transfer
@@ -74,6 +75,8 @@ class WeightPublisher:
         self._last_folder = folder
         #: The model that was last published whole by a folder, and its announcement.
         self._base: tuple[PreTrainedModel, WeightUpdate] | None = None
+        #: The configuration that inference compared with its engine's.
+        self._compared: str | None = None
         #: Of a last version that is in memory alone.
         self._model: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None
         self._checked_at = 0.0
@@ -110,7 +113,9 @@ class WeightPublisher:
         served_version = served.policy.version if served.policy else 0
         version = max(self.published.newest, served_version) + 1
         proof = probe(model, self._probe_ids)
-        status = self._publish_directly(model, served, version, proof, mode=mode)
+        status = None
+        if model.config.to_json_string() == self._compared:
+            status = self._publish_directly(model, served, version, proof, mode=mode)
         if status is not None:
             self._model = model, tokenizer
             return status
@@ -124,6 +129,7 @@ class WeightPublisher:
         sent = asyncio.run(self._send(self._last))
         if not is_adapter:
             self._base = model, self._last
+        self._compared = model.config.to_json_string()
         self._served = (self._last.policy.digest, self._last_folder)
         self._forget_old()
         return sent

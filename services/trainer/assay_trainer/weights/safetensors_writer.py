@@ -41,8 +41,7 @@ def save_model(model: PreTrainedModel, folder: Path) -> dict[str, str]:
     Raises:
         InvalidInput: a tensor has a type unknown to safetensors.
     """
-    model.save_pretrained(folder, state_dict={})  # all but the weights
-    _name_dtype(folder / "config.json", served_dtype(model))
+    _write_configs(model, folder)
     tensors, shards = _written(model)
     plan = split_torch_state_dict_into_shards(tensors, max_shard_size=_SHARD_SIZE)
     if plan.is_sharded:
@@ -91,8 +90,16 @@ def _write_all(
         return dict(zip(files, [*digests, *(one.result() for one in running)], strict=True))
 
 
-def _name_dtype(file: Path, dtype: torch.dtype) -> None:
-    """Write the type of the weights; the library writes that of the model in memory."""
+def _write_configs(model: PreTrainedModel, folder: Path) -> None:
+    """Write config.json with the type of the written weights, and generation_config.json.
+
+    `save_pretrained` also writes the weights of a model in 4 bits, even if it is given none.
+    """
+    model.config.architectures = [type(model).__name__.removeprefix("FSDP")]
+    model.config.save_pretrained(folder)
+    if model.can_generate():
+        model.generation_config.save_pretrained(folder)
+    file, dtype = folder / "config.json", served_dtype(model)
     config = json.loads(file.read_text())
     if config.get("quantization_config", {}).get("quant_method") == "bitsandbytes":
         del config["quantization_config"]  # they are written as they were before

@@ -1,5 +1,7 @@
 """MFU: which weights count, and the peak of each GPU."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -27,6 +29,15 @@ def test_the_input_embedding_counts_only_as_a_head(is_tied: bool) -> None:
     model = make_model(is_tied=is_tied)
     layers = sum(p.numel() for p in model.model.layers.parameters()) + 16  # and the last norm
     assert num_multiplied(model) == layers + 50 * 16
+
+
+def test_a_tensor_in_4_bits_counts_as_the_weights_it_holds() -> None:
+    model = make_model(is_tied=True)
+    before, layer = num_multiplied(model), model.model.layers[0].mlp.up_proj
+    packed = torch.nn.Parameter(torch.zeros(16 * 32 // 2, 1, dtype=torch.uint8), False)
+    packed.quant_state = SimpleNamespace(shape=layer.weight.shape)  # type: ignore[attr-defined]
+    layer.weight = packed
+    assert num_multiplied(model) == before
 
 
 @pytest.mark.parametrize(

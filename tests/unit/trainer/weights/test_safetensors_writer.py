@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen2MoeConfig
+from transformers.quantizers import HfQuantizer
 
 from assay_shared.errors import InvalidInput
 from assay_shared.weights import checkpoint
@@ -82,3 +83,31 @@ def _files(folder: Path) -> dict[str, object]:
     if index.exists():
         found[index.name] = json.loads(index.read_text())["weight_map"]
     return found
+
+
+class Quantizer(HfQuantizer):
+    """Writes all weights in its own form, as those of 4 bits do."""
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def is_trainable(self) -> bool:
+        return True
+
+    def is_serializable(self) -> bool:
+        return True
+
+    def get_state_dict_and_metadata(self, model: Any) -> tuple[dict[str, torch.Tensor], Any]:
+        return model.state_dict(), {}
+
+
+def test_a_quantised_model_has_no_weights_outside_its_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(safetensors_writer, "_SHARD_SIZE", "5KB")
+    model = Qwen2ForCausalLM(Qwen2Config(**SMALL))
+    model.hf_quantizer = Quantizer()
+    digests = save_model(model, tmp_path)
+    assert {file.name for file in checkpoint.weight_files(tmp_path)} == digests.keys()
+    assert {file.name for file in tmp_path.glob("*.safetensors")} == digests.keys()
