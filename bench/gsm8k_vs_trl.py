@@ -86,19 +86,21 @@ def train_by_trl(start: Path, output: Path, asked: argparse.Namespace) -> dict[s
 
 
 def train_by_assay(start: Path, run: Path, seconds: float, seed: int) -> None:
-    """Train by `assay train` until `seconds` after GRPO began, which writes a checkpoint."""
+    """Train by `assay train` for `seconds` of GRPO, whose end writes a checkpoint."""
     config = Path(__file__).with_name("gsm8k_smollm2.yaml")
     settings = (f"policy.folder={start}", "sft=null", f"seed={seed}", "grpo.steps=100000")
     asked = ("train", str(config), *settings, "--folder", str(run))
     trained = subprocess.Popen([sys.executable, "-m", "assay_shared.cli", *asked])
     while trained.poll() is None and not _began(run, seconds):
         time.sleep(0.2)
+    if trained.poll() is not None:
+        raise SystemExit(f"training ended early, with {trained.returncode}")
     trained.terminate()
     trained.wait(timeout=120)
 
 
 def _began(run: Path, seconds: float) -> bool:
-    """Return whether GRPO began at least so many seconds ago."""
+    """Return True from so many seconds after the start of GRPO on."""
     events = run / "events.jsonl"
     lines = events.read_text().splitlines() if events.exists() else []
     begun = [
