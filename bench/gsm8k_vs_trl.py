@@ -100,7 +100,7 @@ def train_by_assay(start: Path, run: Path, seconds: float, seed: int) -> None:
 
 
 def _began(run: Path, seconds: float) -> bool:
-    """Return True from so many seconds after the start of GRPO on."""
+    """Return True once GRPO has run for `seconds`."""
     events = run / "events.jsonl"
     lines = events.read_text().splitlines() if events.exists() else []
     begun = [
