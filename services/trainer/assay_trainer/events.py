@@ -110,6 +110,24 @@ class StepEvent(BaseModel):
     #: Shares of the tokens whose gradient a bound of the ratio takes away.
     clipped_low: float = 0.0
     clipped_high: float = 0.0
+    #: Share of the gradient's norm that comes from the KL term; null without one.
+    kl_gradient_share: float | None = None
+    #: Share of the tokens that the correction leaves out of the gradient.
+    masked_share: float = 0.0
+    #: Share of the tokens whose importance weight is cut to its bound.
+    truncated_weight_share: float = 0.0
+    #: Mean importance weight of the tokens, before bounds; null without a correction.
+    importance_weight_mean: float | None = None
+    #: Coefficient of variation of the tokens' weights: 0 where all tokens weigh the same.
+    token_weight_spread: float | None = None
+    #: Groups without signal whose places other groups took.
+    num_replaced: int = 0
+    #: Scored samples that reached the length limit, or its soft zone; see `grpo.overlong`.
+    num_overlong: int = 0
+    #: Variance of the rewards of a group's samples (n - 1), averaged over the scored groups.
+    reward_variance: float | None = None
+    #: The stage of the curriculum; null without one.
+    curriculum_stage: str | None = None
     learning_rate: float = 0.0
     #: Share of the weights that the update changed, in float32.
     moved_share: float | None = None
