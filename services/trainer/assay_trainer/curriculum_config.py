@@ -43,7 +43,7 @@ class StageConfig(Config):
 
     name: str = Field(pattern=rf"^{RUN_NAME}$")
     #: The tasks of the stage; all training tasks without `where` and `mix`.
-    where: Where = {}
+    where: Where = Field(default={})
     #: Parts in place of `where`, each with its share of the samples.
     mix: tuple[MixPart, ...] = ()
     steps: int | None = Field(default=None, gt=0)

@@ -212,7 +212,7 @@ class StagedOrder:
         return tasks
 
     def _needed_passes(self, unfinished: Collection[int]) -> Iterable[TaskPass]:
-        """Return the passes of the unfinished draws and all later ones; the last one in any case."""
+        """Return the passes of unfinished draws and all later ones; at least the last one."""
         oldest = min(unfinished, default=None)
         if oldest is None:
             return self._passes[-1:]
