@@ -7,7 +7,8 @@ import pytest
 
 from assay_shared.errors import InvalidInput
 from assay_shared.types import Normalisation, RewardComponent, Scored, Status
-from assay_trainer.learner.advantage import EPSILON, Column, GroupRewards, advantages, group_rewards
+from assay_trainer.learner.advantage import advantages, group_rewards
+from assay_trainer.learner.normalisation.group_rewards import EPSILON, Column, GroupRewards
 from tests.support.fakes import make_scored_group
 
 BATCH, COMPONENTS, GROUP, NONE = (
