@@ -1,7 +1,7 @@
 """Answers at the length limit: DAPO's punishment as TRL computes it, and the filter."""
 
 import pytest
-from trl.rewards import get_soft_overlong_punishment
+from trl.rewards.other_rewards import get_soft_overlong_punishment
 
 from assay_shared.types import FinishReason, Normalisation, Rollout, RolloutSpan, ScoredGroup, Turn
 from assay_trainer.grpo_config import GRPOConfig
