@@ -96,7 +96,7 @@ METERS = (
         "kl_gradient_share",
         "KL's share of the gradient",
         "kl_gradient_share",
-        "Share of the gradient's norm that comes from the KL term, last step.",
+        "Share of the gradient that comes from the KL term, last step.",
         "share",
     ),
     ActivityMeter(
