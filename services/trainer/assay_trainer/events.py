@@ -110,7 +110,8 @@ class StepEvent(BaseModel):
     #: Shares of the tokens whose gradient a bound of the ratio takes away.
     clipped_low: float = 0.0
     clipped_high: float = 0.0
-    #: Share of the gradient's norm that comes from the KL term; null without one.
+    #: Share of the KL term in the gradient by the tokens' log-probabilities, by absolute values;
+    #: null without such a term.
     kl_gradient_share: float | None = None
     #: Share of the tokens that the correction leaves out of the gradient.
     masked_share: float = 0.0
@@ -206,6 +207,26 @@ class SignalChecked(BaseModel):
     pass_rate: float
 
 
+class CurriculumAdvanced(BaseModel):
+    """curriculum_advanced: a stage ended after `step`; `to` is null after the last one."""
+
+    step: int
+    ended: str
+    to: str | None
+    reason: str
+
+
+class CurriculumMeasured(BaseModel):
+    """curriculum_measured: the held-out tasks of a stage after `step`, in the stage `learnt`."""
+
+    step: int
+    learnt: str
+    stage: str
+    num_tasks: int
+    #: Mean of the tasks' shares of accepted samples, with Wilson's interval over tasks.
+    pass_rate: Interval
+
+
 class TrackerDropped(BaseModel):
     """tracker_dropped: a tracker that failed; the run continues without it."""
 
@@ -283,6 +304,8 @@ KINDS: dict[str, type[BaseModel]] = {
     "task_set_aside": TaskSetAside,
     "checkpoint_refused": CheckpointRefused,
     "signal_checked": SignalChecked,
+    "curriculum_advanced": CurriculumAdvanced,
+    "curriculum_measured": CurriculumMeasured,
     "tracker_dropped": TrackerDropped,
     "grpo_ended_early": GRPOEndedEarly,
     "evaluated": Evaluated,
@@ -297,6 +320,8 @@ KINDS: dict[str, type[BaseModel]] = {
 
 #: The stage whose steps are events of a kind.
 STAGES = {"step": "grpo", "sft_step": "sft", "dpo_step": "dpo"}
+#: Kinds that a resume supersedes as it does steps.
+_NUMBERED = STAGES | {"curriculum_advanced": "grpo", "curriculum_measured": "grpo"}
 
 
 def content(event: Event) -> BaseModel | None:
@@ -313,7 +338,7 @@ def living(events: Iterable[Event]) -> list[Event]:
         if event.kind == "resumed":
             resumed = Resumed.model_validate(event.data)
             last_step[resumed.stage] = min(last_step[resumed.stage], resumed.step)
-        stage = STAGES.get(event.kind)
+        stage = _NUMBERED.get(event.kind)
         if stage is None or _Numbered.model_validate(event.data).step <= last_step[stage]:
             newest_first.append(event)
     return newest_first[::-1]
