@@ -4,6 +4,7 @@ Every field of the objective and of the sampler stands there, with a batch on wh
 gradient or the samples that are learnt, and one on which it must not.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 
 from assay_trainer.grpo_config import GRPOConfig
@@ -29,7 +30,7 @@ OTHER_FIELDS = {
     "signal_check": "the check before the stage",
     "allow_inert": "the check before the run",
 }
-HEADER = ("field", "from", "to", "acts on", "must leave")
+HEADER = ("setting", "change", "acts on", "must leave")
 
 
 def written(value: object) -> str:
@@ -46,7 +47,10 @@ def written(value: object) -> str:
 def table() -> list[tuple[str, ...]]:
     """Return the rows of the table, without what is measured."""
     every: list[ObjectiveWitness | SamplerWitness] = [*OBJECTIVE_WITNESSES, *SAMPLER_WITNESSES]
-    return [(one.name, _before(one), written(one.value), one.acts_on, one.idle_on) for one in every]
+    return [
+        (f"`{one.name}`", f"{_before(one)} to {written(one.value)}", one.acts_on, one.idle_on)
+        for one in every
+    ]
 
 
 def markdown(rows: list[tuple[str, ...]], header: tuple[str, ...] = HEADER) -> list[str]:
@@ -62,7 +66,7 @@ def _before(one: ObjectiveWitness | SamplerWitness) -> str:
     value = getattr(config, one.name)
     named = value.kind if hasattr(value, "kind") else written(value)
     others = [f"{name} {written(own)}" for name, own in one.base.items() if name != one.name]
-    return f"{named} ({', '.join(others)})" if others else named
+    return f"with {', '.join(others)}: {named}" if others else named
 
 
 def _measured() -> Iterator[tuple[str, ...]]:
@@ -85,7 +89,7 @@ def _of_draws(
 def main() -> None:
     """Print the table with what was measured: the change of the gradient, or of the samples."""
     rows = [(*static, *found) for static, found in zip(table(), _measured(), strict=True)]
-    print("\n".join(markdown(rows, (*HEADER, "changes", "leaves"))))
+    sys.stdout.write("\n".join(markdown(rows, (*HEADER, "changes", "leaves"))) + "\n")
 
 
 if __name__ == "__main__":
