@@ -77,7 +77,7 @@ class PoolConfig(Config):
     #: Such a task has a pass rate of at most `low` or at least `high`.
     low: float = Field(default=0.05, ge=0, lt=1)
     high: float = Field(default=0.95, gt=0, le=1)
-    #: Scored samples of a task from which on its pass rate counts; older ones count half.
+    #: Scored samples of a task from which on its pass rate counts; newer groups count twice.
     least_samples: int = Field(default=8, gt=0)
 
     @model_validator(mode="after")
