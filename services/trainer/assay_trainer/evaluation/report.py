@@ -12,6 +12,7 @@ from assay_shared.text import markdown
 from assay_trainer import events
 from assay_trainer.config import RunConfig
 from assay_trainer.evaluation import figures
+from assay_trainer.evaluation.curriculum_report import curriculum_facts, draw_curriculum
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult, difference
 from assay_trainer.evaluation.pages import picture_url, templates_in
 
@@ -32,6 +33,10 @@ def write_report(
     dpo = last_of_each([one for one in seen if isinstance(one, events.DPOStep)])
     pictures = _draw_given_rows(folder.path / "figures", sft, dpo)
     pictures |= _draw(folder.path / "figures", evaluations, steps, stages_s)
+    curriculum = curriculum_facts(steps, seen)
+    if curriculum is not None:
+        draw_curriculum(steps, seen, folder.path / "figures" / "curriculum.png")
+        pictures["Curriculum"] = "figures/curriculum.png"
     facts = {
         "name": folder.path.name,
         "seed": config.seed,
@@ -41,6 +46,7 @@ def write_report(
         "sft": _sft(sft),
         "dpo": _dpo(dpo, [one for one in seen if isinstance(one, events.DPOMeasured)]),
         "training": _training(steps),
+        "curriculum": curriculum,
         "ended_early": next(
             (one.message for one in seen if isinstance(one, events.GRPOEndedEarly)), None
         ),
