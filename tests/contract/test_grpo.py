@@ -164,6 +164,24 @@ def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
 
 
 @pytest.mark.slow
+def test_several_updates_of_a_step_move_the_ratio_from_the_steps_start(
+    tmp_path: Path, url: str
+) -> None:
+    changes = {"correction": "tis", "clip_low": 0.001, "clip_high": 0.001, "learning_rate": 0.01}
+    (tmp_path / "one").mkdir()
+    once = train(tmp_path / "one", url, **changes)
+    (tmp_path / "three").mkdir()
+    thrice = train(tmp_path / "three", url, updates_per_step=3, **changes)
+    for step in once:
+        assert step.clipped_low == step.clipped_high == 0.0
+    for step in thrice:
+        assert step.clipped_low + step.clipped_high > 0.1
+        assert step.importance_weight_mean == pytest.approx(1.0, abs=1e-4), "of the same weights"
+        assert step.mismatch is not None
+        assert step.mismatch.max_abs_nats < 1e-4, "measured before the step's updates"
+
+
+@pytest.mark.slow
 def test_without_replacement_flat_groups_are_trained_on_and_change_nothing(
     tmp_path: Path, url: str
 ) -> None:
