@@ -182,6 +182,20 @@ def test_several_updates_of_a_step_move_the_ratio_from_the_steps_start(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("normalise", ["rloo", "reinforce_pp", "reinforce_pp_baseline"])
+def test_every_normalisation_trains_and_punished_answers_are_counted(
+    tmp_path: Path, url: str, normalise: str
+) -> None:
+    overlong = {"kind": "punish", "tokens": 6}
+    steps = train(tmp_path, url, normalise=normalise, overlong=overlong, steps=2)
+    assert len(steps) == 2
+    for step in steps:
+        assert step.grad_norm > 0
+        assert step.reward == 0.5, "the reward of the event is not punished"
+        assert 0 < step.num_overlong <= 8
+
+
+@pytest.mark.slow
 def test_without_replacement_flat_groups_are_trained_on_and_change_nothing(
     tmp_path: Path, url: str
 ) -> None:
