@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -167,7 +168,12 @@ def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
 def test_several_updates_of_a_step_move_the_ratio_from_the_steps_start(
     tmp_path: Path, url: str
 ) -> None:
-    changes = {"correction": "tis", "clip_low": 0.001, "clip_high": 0.001, "learning_rate": 0.01}
+    changes: dict[str, Any] = {
+        "correction": "tis",
+        "clip_low": 0.001,
+        "clip_high": 0.001,
+        "learning_rate": 0.01,
+    }
     (tmp_path / "one").mkdir()
     once = train(tmp_path / "one", url, **changes)
     (tmp_path / "three").mkdir()
