@@ -7,8 +7,10 @@ gradient or the samples that are learnt, and one on which it must not.
 import sys
 from collections.abc import Iterator, Mapping
 
+from assay_shared.types import Task
 from assay_trainer.grpo_config import GRPOConfig
 from tests.support.objective_witnesses import BASE, OBJECTIVE_WITNESSES, ObjectiveWitness
+from tests.support.order_witnesses import ORDER_WITNESSES, OrderWitness, sampled
 from tests.support.sampler_witnesses import BASE as SAMPLER_BASE
 from tests.support.sampler_witnesses import SAMPLER_WITNESSES, SamplerPolicy, SamplerWitness, learnt
 
@@ -37,7 +39,7 @@ def written(value: object) -> str:
     """Return a value as a run file has it."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name}: {written(one)}" for name, one in value.items()) + "}"
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return "[" + ", ".join(map(written, value)) + "]"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
@@ -47,9 +49,10 @@ def written(value: object) -> str:
 def table() -> list[tuple[str, ...]]:
     """Return the rows of the table, without what is measured."""
     every: list[ObjectiveWitness | SamplerWitness] = [*OBJECTIVE_WITNESSES, *SAMPLER_WITNESSES]
+    found = [(one, _before(one)) for one in every]
     return [
-        (f"`{one.name}`", f"{_before(one)} to {written(one.value)}", one.acts_on, one.idle_on)
-        for one in every
+        (f"`{one.name}`", f"{before} to {written(one.value)}", one.acts_on, one.idle_on)
+        for one, before in (*found, *((one, written(one.before)) for one in ORDER_WITNESSES))
     ]
 
 
@@ -84,6 +87,11 @@ def _of_draws(
 ) -> str:
     before = set(learnt(base, policy, num_steps))
     return f"samples {len(before ^ set(learnt({**base, row.name: row.value}, policy, num_steps)))}"
+
+
+def _of_tasks(row: OrderWitness, tasks: list[Task]) -> str:
+    both = {sampled(tasks, row.name, value) for value in (row.before, row.value)}
+    return f"tasks {'differ' if len(both) > 1 else 'are the same'}"
 
 
 def main() -> None:

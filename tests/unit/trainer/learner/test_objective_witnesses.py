@@ -16,6 +16,7 @@ from tests.support.objective_witnesses import (
     relative_change,
     step_gradient,
 )
+from tests.support.order_witnesses import ORDER_WITNESSES, OrderWitness, sampled
 from tests.support.sampler_witnesses import SAMPLER_WITNESSES
 from tests.support.witnesses import OTHER_FIELDS, markdown, table, written
 
@@ -32,6 +33,12 @@ def test_a_field_of_the_objective_acts_on_its_batch_and_leaves_the_other(
     acts, idle = row.changes()
     assert acts > 1e-3
     assert idle < 1e-6
+
+
+@pytest.mark.parametrize("row", ORDER_WITNESSES, ids=lambda row: row.name)
+def test_a_field_of_the_order_changes_the_tasks_among_which_it_acts(row: OrderWitness) -> None:
+    assert sampled(row.acts, row.name, row.before) != sampled(row.acts, row.name, row.value)
+    assert sampled(row.idle, row.name, row.before) == sampled(row.idle, row.name, row.value)
 
 
 def test_every_field_has_a_row_or_a_reason_to_have_none() -> None:
