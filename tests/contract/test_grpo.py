@@ -23,9 +23,11 @@ from assay_shared.types import (
 )
 from assay_shared.weights import checkpoint
 from assay_trainer.config import LoRAConfig, RetentionConfig
+from assay_trainer.curriculum.order import TaskOrder
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
-from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
+from assay_trainer.learner.batcher import GroupBatcher
 from assay_trainer.learner.checkpoint import whole
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.mismatch import Mismatched

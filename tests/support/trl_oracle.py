@@ -40,8 +40,8 @@ def trl_gradient(
         width = inputs["completion_ids"].shape[1]
         with torch.no_grad():
             inputs["ref_per_token_logps"] = logprobs(reference, ids, mask, width, config)
-    if config.truncate is not None:
-        _correct(trainer, inputs, config.truncate)
+    if config.correction is not None and config.correction.high is not None:
+        _correct(trainer, inputs, config.correction.high)
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1
     loss = trainer._compute_loss(trainer.model, inputs)

@@ -37,7 +37,7 @@ def test_the_demos_run_file_loads() -> None:
         ("policy.lora.targets=[]", r"policy.lora.targets: List should have at least 1 item"),
         ("policy.lora.targets=[q_proj, q_proj]", "policy.lora.targets: q_proj stands there twice"),
         ("data.train={kind: jsonl}", "data.train.path: missing"),
-        ("grpo.loss=ppo", "grpo.loss: .*'dapo', 'grpo', 'dr_grpo', 'gspo' or 'cispo'"),
+        ("grpo.loss=ppo", "grpo.loss: .*'grpo', 'dapo'"),
         ("name='../escape'", "name: "),
         ("sft.learning_rate=.inf", "sft.learning_rate: .*finite"),
         ("sft.epochs=2", "sft: give exactly one of steps and epochs"),
@@ -78,29 +78,29 @@ def test_a_runs_own_configuration_reads_back_as_it_was(loss: str, staleness: int
 
 
 def test_old_tokens_have_truncated_weights_unless_the_run_file_clips() -> None:
-    def truncate(*changes: str) -> float | None:
+    def highest_weight(*changes: str) -> float | None:
         grpo = load_config(RunConfig, DEMO, changes).grpo
         assert grpo is not None
-        return grpo.truncate
+        return None if grpo.correction is None else grpo.correction.high
 
     stale = "grpo.max_staleness=2"
-    assert truncate() is None
-    assert truncate(stale) == 2.0
-    assert truncate(stale, "grpo.truncate=null") is None
-    assert truncate(stale, "grpo.clip_high=0.3") is None
-    assert truncate(stale, "grpo.loss=gspo") is None
-    assert truncate("grpo.truncate=1.5") == 1.5
+    assert highest_weight() is None
+    assert highest_weight(stale) == 2.0
+    assert highest_weight(stale, "grpo.correction=null") is None
+    assert highest_weight(stale, "grpo.clip_high=0.3") is None
+    assert highest_weight(stale, "grpo.loss=gspo") is None
+    assert highest_weight("grpo.correction={kind: tis, high: 1.5}") == 1.5
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("grpo.clip_low=0.1", "clip_low does nothing with truncate: leave one of them out"),
-        ("grpo.dual_clip=3", "dual_clip does nothing with truncate: leave one of them out"),
-        ("grpo.loss=cispo", "truncate goes with dapo, grpo, dr_grpo, not with cispo"),
+        ("grpo.clip_low=0.1", "clip_low does nothing with correction: leave one of them out"),
+        ("grpo.dual_clip=3", "dual_clip does nothing with correction: leave one of them out"),
+        ("grpo.loss=cispo", "correction goes with dapo, grpo, dr_grpo, not with cispo"),
         ("grpo.hard_staleness=0", "hard_staleness must be at least max_staleness"),
     ],
 )
 def test_a_switch_that_truncation_turns_off_is_refused(change: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_config(RunConfig, DEMO, ("grpo.truncate=2", change))
+        load_config(RunConfig, DEMO, ("grpo.correction={kind: tis, high: 2}", change))

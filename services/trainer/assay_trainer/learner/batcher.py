@@ -8,7 +8,6 @@ versions. Their older tokens are masked (`packs`); a group is dropped only if no
 be learnt or one is beyond `hard_staleness`. Otherwise the longest answers would be dropped most.
 """
 
-import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,9 @@ from assay_shared.types import (
     Status,
     Task,
 )
+from assay_trainer.curriculum.order import DrawOrder
+from assay_trainer.curriculum.staged_order import FinishedStep, PlayedTask
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
 from assay_trainer.learner.signal_share import SignalShare
@@ -44,24 +46,6 @@ class DropReason(StrEnum):
 
     TOO_OLD = "too_old"
     UNKNOWN_VERSION = "unknown_version"
-
-
-class TaskOrder:
-    """Tasks in an endless order. Each epoch is another shuffle, derived from seed and epoch."""
-
-    def __init__(self, tasks: list[Task], seed: int) -> None:
-        self._tasks = tasks
-        self._seed = seed
-        self._epoch = -1
-        self._order: list[int] = []
-
-    def task(self, draw: int) -> Task:
-        epoch, position = divmod(draw, len(self._tasks))
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = list(range(len(self._tasks)))
-            random.Random(f"{self._seed}/{epoch}").shuffle(self._order)
-        return self._tasks[self._order[position]]
 
 
 @dataclass
@@ -137,21 +121,13 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-@dataclass(frozen=True)
-class BatcherState:
-    """The state of a resumed run: the next draw, and the unfinished draws."""
-
-    next_draw: int = 0
-    unfinished: tuple[int, ...] = ()
-
-
 class GroupBatcher:
     """Keeps groups in flight and returns batches. `policy` is the version served by inference."""
 
     def __init__(
         self,
         rollouts: RolloutDispatcher,
-        order: TaskOrder,
+        order: DrawOrder,
         config: GRPOConfig,
         *,
         run: str,
@@ -187,6 +163,7 @@ class GroupBatcher:
         self._failed_in_a_row = 0
         self._num_refused: Counter[int] = Counter()  # by draw
         self._was_unknown: deque[bool] = deque(maxlen=config.max_failed_groups)
+        self._played: list[PlayedTask] = []  # since the last finished step
 
     def serve(self, policy: PolicyVersion) -> None:
         """Request groups of this version from now on."""
@@ -202,7 +179,24 @@ class GroupBatcher:
 
     def state(self) -> BatcherState:
         """Return the state; every group not yet in a batch counts as unfinished."""
-        return BatcherState(self._next_draw, (*self._open, *self._draws.values(), *self._again))
+        unfinished = (*self._open, *self._draws.values(), *self._again)
+        return BatcherState(self._next_draw, unfinished, self._order.state(unfinished))
+
+    @property
+    def stage(self) -> str | None:
+        """Return the curriculum's stage that is learnt."""
+        return self._order.stage
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if the order has nothing left to learn."""
+        no_more = not self._draws and not self._again and not self._order.has(self._next_draw)
+        return self._order.is_over or no_more
+
+    def finish_step(self, step: int) -> FinishedStep:
+        """Return what a finished step leaves behind, once."""
+        played, self._played = self._played, []
+        return FinishedStep(step, played, self._next_draw, self.state().unfinished)
 
     def next_batch(self) -> GroupBatch:
         """Return the groups of a step; fewer after `max_groups_per_step` groups with rewards.
@@ -222,6 +216,8 @@ class GroupBatcher:
             if portion.num_without_signal + len(portion.groups) >= config.max_groups_per_step:
                 break
             self._fill(len(portion.groups))
+            if not self._draws:
+                break  # the order has ended
             if not self._ready:
                 self._collect(_WAIT_S)
                 self._while_waiting()
@@ -257,8 +253,8 @@ class GroupBatcher:
         """
         config, rollouts = self._config, self._rollouts
         wanted = config.groups_per_step * (config.max_staleness + 1) - num_taken
-        while rollouts.num_in_flight + len(self._ready) < wanted:
-            self._send()
+        while rollouts.num_in_flight + len(self._ready) < wanted and self._send():
+            pass
         if config.max_staleness == 0:
             return
         most = config.max_groups_per_step * (config.max_staleness + 1)
@@ -267,16 +263,20 @@ class GroupBatcher:
         while (
             len(self._teaching) + share * rollouts.num_in_flight < with_signal
             and rollouts.num_in_flight + len(self._ready) < most
+            and self._send()
         ):
-            self._send()
+            pass
 
     def _num_asked_above(self) -> int:
         """Return how many more groups are under way than would be if all had signal."""
         num_asked = self._rollouts.num_in_flight + len(self._ready)
         return max(0, num_asked - self._config.groups_per_step * (self._config.max_staleness + 1))
 
-    def _send(self) -> None:
+    def _send(self) -> bool:
+        """Request the group of the next draw; return False if the order has ended."""
         draw = self._draw()
+        if draw is None:
+            return False
         task = self._order.task(draw)
         key = f"{self._run}/{draw}/{task.id}/v{self._version}/{task.rubric}"
         if self._num_refused[draw]:  # what is stored under the first key would come again
@@ -290,13 +290,16 @@ class GroupBatcher:
             seed=self._seed * _SEED_STRIDE + draw,
         )
         self._rollouts.send(GroupRequest(key=key, run=self._run, task=task, sampling=sampling))
+        return True
 
-    def _draw(self) -> int:
-        """Return the next draw with a usable task."""
+    def _draw(self) -> int | None:
+        """Return the next draw with a usable task; None if the order has ended."""
         self._set_aside.refuse_if_all()  # else the search would have no end
         while True:
             if self._again:
                 draw = self._again.popleft()
+            elif not self._order.has(self._next_draw):
+                return None
             else:
                 draw, self._next_draw = self._next_draw, self._next_draw + 1
             if self._order.task(draw) not in self._set_aside:
@@ -320,6 +323,7 @@ class GroupBatcher:
         if scored.failure is not None:
             return
         self._was_unknown.append(False)
+        self._played.append(PlayedTask.of(scored))
         if not group_rewards(scored, self._config.normalise).has_signal:
             portion.num_without_signal += 1
         else:

@@ -11,6 +11,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from assay_shared.telemetry.context import log_fields, note_log_fields
 from assay_shared.types import FinishReason, PolicyVersion
 from assay_trainer.config import RetentionConfig
+from assay_trainer.curriculum.staged_order import FinishedStep
 from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
@@ -69,9 +70,17 @@ class GRPOStage:
         stop: Stop,
         ranks: Ranks,
         on_checkpoint: Callable[[int, PolicyVersion], None] = lambda step, served: None,
+        on_served: Callable[[FinishedStep, PolicyVersion], None] = lambda done, served: None,
     ) -> None:
-        """Store the parts; `on_checkpoint` gets each checkpoint's step and its served version."""
+        """Store the parts.
+
+        Args:
+            on_checkpoint: gets each checkpoint's step and its served version.
+            on_served: gets each finished step and its served version, before groups of that
+                version are asked for.
+        """
         self._on_checkpoint = on_checkpoint
+        self._on_served = on_served
         self._served: PolicyVersion | None = None
         self._model = model
         self._tokenizer = tokenizer
@@ -109,28 +118,29 @@ class GRPOStage:
             done = checkpoint.step_of(self._resume_from)
         with log_fields(step=done), CheckpointWriter(self._checkpoints, self._retention) as writer:
             self._publish(done)
-            while done < self._config.steps:
+            while done < self._config.steps and not self._feed.is_over:
                 self._times, self._began_at = StepTimes(), time.monotonic()
                 try:
                     batch = self._next_batch(done + 1)
                 except NothingToLearn as end:
-                    return str(end)
+                    return None if self._feed.is_over else str(end)
                 except Stopped:
                     self._begin_checkpoint(writer, updater, done)
                     writer.release()
                     raise
                 writer.check()
+                stage = self._feed.stage
                 step_rows = rows(batch.groups, self._config.normalise)
                 facts = self._update(updater, step_rows, batch, done + 1)
                 done += 1
-                self._publish(done)
+                self._publish(done, self._feed.finish_step(done))
                 if batch.pass_rate is not None:
                     self._pass_rates.append(batch.pass_rate)
                 is_stopping = self._stop.asked
                 if is_stopping or done % self._config.checkpoint_every == 0:
                     self._begin_checkpoint(writer, updater, done)
                 self._times.checkpoint_write_s = writer.take_seconds()
-                self._report_step(done, batch, step_rows, facts)
+                self._report_step(done, batch, step_rows, facts, stage)
                 writer.release()
                 if is_stopping:
                     self._stop.check()
@@ -149,6 +159,8 @@ class GRPOStage:
             batch = self._feed.next_batch()
             if batch.groups:
                 break
+            if self._feed.is_over:
+                raise NothingToLearn(batch, 1)
         else:
             raise NothingToLearn(batch, self._config.max_flat_steps)
         self._times.rollouts_s = time.monotonic() - started
@@ -177,15 +189,17 @@ class GRPOStage:
         config = self._config
         return pack_rows(step_rows, updater.objective, config.tokens_per_pack, self._feed.policy)
 
-    def _publish(self, step: int) -> None:
+    def _publish(self, step: int, finished: FinishedStep | None = None) -> None:
         """Return once inference serves the weights after `step`."""
         started = time.monotonic()
         status = self._publisher.publish(self._model, self._tokenizer, self._config.sync)
         assert isinstance(status.policy, PolicyVersion)
         self._served = status.policy
         note_log_fields(step=step + 1)  # what is sent from here on is for the next step
-        self._feed.serve(status.policy)
         self._times.publish_s = time.monotonic() - started
+        if finished is not None:
+            self._on_served(finished, status.policy)
+        self._feed.serve(status.policy)
 
     def _begin_checkpoint(self, writer: CheckpointWriter, updater: Updater, step: int) -> None:
         """Begin the checkpoint of the last finished step, if there is one."""
@@ -199,7 +213,12 @@ class GRPOStage:
         self._times.checkpoint_wait_s = time.monotonic() - started
 
     def _report_step(
-        self, step: int, batch: GroupBatch, step_rows: list[AnswerRow], facts: UpdateFacts
+        self,
+        step: int,
+        batch: GroupBatch,
+        step_rows: list[AnswerRow],
+        facts: UpdateFacts,
+        stage: str | None,
     ) -> None:
         step_s = time.monotonic() - self._began_at
         lengths = [row.rollout.num_sampled for row in step_rows]
@@ -241,6 +260,7 @@ class GRPOStage:
                 dropped_length_mean=batch.dropped_length_mean,
                 truncated_share=_mean([int(end is FinishReason.LENGTH) for end in ends]),
                 memory_bytes=facts.memory_bytes,
+                curriculum_stage=stage,
                 mismatch=facts.mismatch,
             )
         )

@@ -18,13 +18,11 @@ the ratio is 1, its gradient that of the log-probability, and a clip would never
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import torch
 
-from assay_trainer.grpo_config import GRPOConfig
-
-Loss = Literal["dapo", "grpo", "dr_grpo", "gspo", "cispo"]
+from assay_trainer.grpo_config import GRPOConfig, Loss
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Objective:
             clip_high=config.clip_high,
             dual_clip=config.dual_clip,
             kl_weight=config.kl_weight,
-            truncate=config.truncate,
+            truncate=config.correction.high if config.correction else None,
             max_tokens=config.max_tokens,
             max_staleness=config.max_staleness,
         )
@@ -65,7 +63,7 @@ class Objective:
                 return [1 / max(1, num_tokens)] * num_sequences
             case "grpo" | "gspo":
                 return [1 / (max(1, length) * num_sequences) for length in lengths_S]
-            case "dr_grpo":
+            case "dr_grpo" | "dgro" | "reinforce":
                 return [1 / (max(1, num_sequences) * self.max_tokens)] * num_sequences
 
 

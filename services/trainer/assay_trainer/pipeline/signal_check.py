@@ -10,11 +10,11 @@ from assay_shared.runs.run_folder import write_atomically
 from assay_shared.statistics.interval import wilson_interval
 from assay_shared.types import PolicyVersion, Scored, ScoredGroup, Status
 from assay_trainer.config import EvaluationConfig
+from assay_trainer.curriculum.order import TaskOrder
 from assay_trainer.evaluation.evaluator import Evaluator
 from assay_trainer.events import SignalChecked
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
-from assay_trainer.learner.batcher import TaskOrder
 from assay_trainer.pipeline.parts import Parts
 from assay_trainer.pipeline.policy import Policy
 

@@ -9,12 +9,14 @@ from typing import Any
 
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.telemetry.context import log_fields
+from assay_trainer.curriculum.order import TaskOrder
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.evaluation.evaluator import Evaluator, TaskEvaluation
 from assay_trainer.evaluation.report import write_report
 from assay_trainer.events import Evaluated, StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
+from assay_trainer.learner.batcher import GroupBatcher
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.network.adapters import check_lora
 from assay_trainer.learner.network.optimiser import check_optimiser

@@ -80,6 +80,7 @@ def make_step(step: int, **changes: object) -> StepEvent:
     values |= {"step": step, "failures": {"sandbox": 2}, "outcomes": {"accepted": 3}}
     values |= {"num_groups": 4, "num_played": 6}
     values |= {"played_by_domain": {"code": 4, "<b>": 2}, "trained_by_domain": {"code": 4}}
+    values["curriculum_stage"] = "easy" if step < 3 else "<b>"
     return StepEvent.model_validate(values | {"reward": 0.5, "pass_rate": 0.25} | changes)
 
 
@@ -153,7 +154,7 @@ def test_a_report_has_its_numbers_and_pictures(folder: RunFolder) -> None:
     assert "| ` code ` | 16 | 66.7% | 16 | 100.0% |" in markdown
     html = (folder.path / "report.html").read_text()
     assert "&lt;b&gt;<td>8<td>33.3%" in html
-    assert html.count("data:image/png;base64,") == 6
+    assert html.count("data:image/png;base64,") == 7
     assert facts["training"]["groups_refused"] == {"too_old": 4}
     measured = MISMATCH.model_dump() | {"num_tokens": 40, "num_steps": 4}
     assert facts["training"]["mismatch"] == measured

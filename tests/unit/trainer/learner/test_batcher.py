@@ -17,8 +17,10 @@ from assay_shared.types import (
     ScoredGroup,
     Unscored,
 )
+from assay_trainer.curriculum.order import TaskOrder
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.grpo_config import GRPOConfig
-from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
+from assay_trainer.learner.batcher import GroupBatcher
 from assay_trainer.rollouts.set_aside import SetAside
 from assay_trainer.weights.versions import VersionLog
 from tests.support.fakes import make_rewards, make_rollout, make_scored_group, make_task
