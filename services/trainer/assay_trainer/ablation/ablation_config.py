@@ -31,11 +31,11 @@ def _may_be_changed(overrides: Overrides) -> Overrides:
     return overrides
 
 
-class MeasureConfig(Config):
+class EvaluatorConfig(Config):
     """The one evaluator of the start and of all arms: sets, protocol and metrics."""
 
     #: Sets by name; the base's held-out set without them.
-    sets: dict[Annotated[str, Field(pattern=rf"^{RUN_NAME}$")], Source] = {}
+    sets: dict[Annotated[str, Field(pattern=rf"^{RUN_NAME}$")], Source] = Field(default={})
     #: The fields of `assay evaluate --protocol-file`.
     protocol: dict[str, JsonValue] = Field(default={})
     #: Random tasks of each set.
@@ -86,7 +86,7 @@ class AblationConfig(Config):
     #: The run file itself.
     run: dict[str, Any] | None = None
     #: Changes of the base that all arms have.
-    overrides: Overrides = {}
+    overrides: Overrides = Field(default={})
     #: `cumulative`: each arm has the changes of all arms before it, and is compared with the one
     #: before. `one_at_a_time`: each is the first arm with its own changes, and is compared with it.
     mode: Literal["cumulative", "one_at_a_time"] = "cumulative"
@@ -99,7 +99,7 @@ class AblationConfig(Config):
         3,
         4,
     )
-    evaluation: MeasureConfig = MeasureConfig()
+    evaluation: EvaluatorConfig = EvaluatorConfig()
     goals: tuple[GoalConfig, ...] = ()
     decomposition: DecompositionConfig = DecompositionConfig()
     confidence: float = Field(default=0.95, ge=0.5, lt=1)

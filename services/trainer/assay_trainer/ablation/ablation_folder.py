@@ -11,7 +11,9 @@ report.md, report.json, report.html, winner.yaml
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from assay_shared.errors import NotFound
 from assay_shared.runs.run_folder import RunFolder, write_json
@@ -40,8 +42,10 @@ class AblationFolder:
         """
         folder = cls(RunFolder.create(path).path)
         values = {
-            "config": plan.config.model_dump(mode="json", exclude_unset=True, exclude={"base"}),
-            "base": plan.base.model_dump(mode="json", exclude_unset=True),
+            "config": plan.config.model_dump(
+                mode="json", exclude_unset=True, exclude={"base", "run"}
+            ),
+            "base": jsonable(plan.values),
         }
         write_json(folder.path / _FILE, values | provenance())
         return folder
@@ -60,10 +64,10 @@ class AblationFolder:
     def plan(self) -> AblationPlan:
         """Return the plan as it was when the folder was made."""
         values = json.loads((self.path / _FILE).read_text())
-        source = str(self.path / _FILE)
-        given = {**values["config"], "run": values["base"]}
-        config = parse_config(AblationConfig, given, source)
-        return make_plan(config, _unmeasured(values["base"]))
+        given = {**values["config"], "base": None, "run": values["base"]}
+        config = parse_config(AblationConfig, given, source=str(self.path / _FILE))
+        # The base has the changes of all arms already; they change nothing the second time.
+        return make_plan(config, values["base"])
 
     @property
     def start(self) -> Path:
@@ -92,12 +96,10 @@ class AblationFolder:
         return EvaluationFolder(run / "evaluation" / "tiers" / TIER / "end")
 
 
-def _unmeasured(base: dict[str, object]) -> dict[str, object]:
-    """Return the base without the ablation's tiers, which the plan adds."""
-    evaluation = dict(base.get("evaluation") or {})  # type: ignore[call-overload]
-    tiers = evaluation.get("tiers", [])
-    evaluation["tiers"] = [one for one in tiers if not one["name"].startswith(TIER)]
-    return {**base, "evaluation": evaluation}
+def jsonable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a YAML file as JSON has them."""
+    found: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    return found
 
 
 def is_finished(run: Path) -> bool:

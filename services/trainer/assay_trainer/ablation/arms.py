@@ -1,7 +1,5 @@
 """The run files of an ablation: of its start, and of each arm for each seed."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -11,7 +9,8 @@ from typing import Any
 from assay_shared.errors import ConfigError
 from assay_shared.settings.run_file import load_config, parse_config, read_yaml
 from assay_trainer.ablation.ablation_config import AblationConfig, Overrides
-from assay_trainer.config import RunConfig
+from assay_trainer.ablation.metrics import check_metrics
+from assay_trainer.config import EvaluationConfig, RunConfig
 
 #: The tier that measures the start and every arm.
 TIER = "ablation"
@@ -32,7 +31,8 @@ class AblationPlan:
     """An ablation file, the run file under it, and its arms in order."""
 
     config: AblationConfig
-    base: RunConfig
+    #: The run file as it was written, with the changes that all arms have.
+    values: Mapping[str, Any]
     arms: tuple[Arm, ...]
 
     def arm(self, name: str) -> Arm:
@@ -55,18 +55,19 @@ def read_ablation(file: Path, changes: tuple[str, ...] = ()) -> AblationPlan:
 def make_plan(config: AblationConfig, values: Mapping[str, Any]) -> AblationPlan:
     """Return the plan of an ablation over the values of a run file; see `read_ablation`."""
     changed = with_overrides(values, config.overrides)
-    changed = _measured(changed, config)
     base = parse_config(RunConfig, changed, source="the base")
     if base.grpo is None:
         raise ConfigError("the arms of an ablation train by GRPO", field="grpo")
+    check_metrics(config.evaluation.metrics)
     arms: list[Arm] = []
     for name, own in config.arms.items():
-        before = arms[-1] if config.mode == "cumulative" else arms[0] if arms else None
-        if arms and before is not None:
-            arms.append(Arm(name, {**before.overrides, **own}, before.name))
-        else:
+        if not arms:
             arms.append(Arm(name, dict(own), None))
-    plan = AblationPlan(config, base, tuple(arms))
+            continue
+        before = arms[-1] if config.mode == "cumulative" else arms[0]
+        arms.append(Arm(name, {**before.overrides, **own}, before.name))
+    plan = AblationPlan(config, changed, tuple(arms))
+    start_config(plan)
     for arm in arms:
         arm_config(plan, arm, config.seeds[0], None)
     return plan
@@ -92,31 +93,43 @@ def with_overrides(values: Mapping[str, Any], overrides: Overrides) -> dict[str,
     return changed
 
 
-def _measured(values: dict[str, Any], config: AblationConfig) -> dict[str, Any]:
-    """Return the run file with the ablation's evaluator as tiers."""
-    evaluation = dict(values.get("evaluation") or {})
-    held_out = (values.get("data") or {}).get("held_out")
-    sets = {
-        name: source.model_dump(mode="json") for name, source in config.evaluation.sets.items()
-    } or {"held_out": held_out}
-    tier = {"sets": sets, "protocol": config.evaluation.protocol, "limit": config.evaluation.limit}
-    tiers = [*(evaluation.get("tiers") or ()), {"name": TIER, "at": "end", **tier}]
-    every = config.evaluation.curve_every
-    if every is not None:
+def _measured(values: dict[str, Any], plan: AblationPlan, *, is_arm: bool) -> dict[str, Any]:
+    """Return the run file with the ablation's evaluator as tiers, and short evaluations else."""
+    wanted, evaluation = plan.config.evaluation, dict(values.get("evaluation") or {})
+    sets = {name: source.model_dump(mode="json") for name, source in wanted.sets.items()} or {
+        "held_out": values["data"]["held_out"]
+    }
+    protocol = dict(wanted.protocol) or _usual_protocol(evaluation)
+    tier = {"protocol": protocol, "limit": wanted.limit}
+    tiers = [{"name": TIER, "at": "end", "sets": sets, **tier}]
+    if is_arm and wanted.curve_every is not None:
         named = {f"curve_{name}": source for name, source in sets.items()}
-        tiers.append({"name": CURVE, "at": "checkpoints", **tier, "sets": named})
-        values = with_overrides(values, {"grpo.checkpoint_every": every})
-    evaluation["tiers"] = tiers
+        tiers.append({"name": CURVE, "at": "checkpoints", "sets": named, **tier})
+        values = with_overrides(values, {"grpo.checkpoint_every": wanted.curve_every})
+    evaluation |= {"tiers": tiers, "best": None, "samples_per_task": 1, "k": [1]}
     return {**values, "evaluation": evaluation}
+
+
+def _usual_protocol(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the protocol that measures as the run file's own evaluation does."""
+    own = EvaluationConfig.model_validate({**evaluation, "tiers": (), "best": None})
+    shared: dict[str, Any] = {"max_tokens": own.max_tokens, "stop": list(own.stop)}
+    if own.temperature == 0:
+        return {"kind": "greedy", **shared}
+    n = own.samples_per_task
+    return {"kind": "sampled", "samples_per_task": n, "temperature": own.temperature, **shared}
 
 
 def start_config(plan: AblationPlan) -> RunConfig:
     """Return the run file of the start: everything of the base before GRPO."""
-    values = plan.base.model_dump(mode="json") | {"grpo": None}
-    tiers = [one for one in values["evaluation"]["tiers"] if one["name"] == TIER]
-    values["evaluation"]["tiers"] = tiers
+    values = _measured({**plan.values, "grpo": None}, plan, is_arm=False)
     values.pop("curriculum", None)
     return parse_config(RunConfig, values, source="the start")
+
+
+def arm_values(plan: AblationPlan, arm: Arm) -> dict[str, Any]:
+    """Return the run file of an arm as the base has it: with SFT, and its own evaluation."""
+    return with_overrides(plan.values, arm.overrides)
 
 
 def arm_config(plan: AblationPlan, arm: Arm, seed: int, start: Path | None) -> RunConfig:
@@ -128,14 +141,15 @@ def arm_config(plan: AblationPlan, arm: Arm, seed: int, start: Path | None) -> R
     Raises:
         ConfigError: the arm's settings cannot be used together.
     """
-    values = with_overrides(plan.base.model_dump(mode="json", exclude_unset=True), arm.overrides)
+    values = arm_values(plan, arm)
     values |= {"seed": seed, "name": arm.name, "sft": None, "dpo": None}
-    data = {**values["data"], "validation": None, "leaks": None, "demonstrations": None}
-    values["data"] = data
+    unneeded = {"validation": None, "leaks": None, "demonstrations": None}
+    values["data"] = {**values["data"], **unneeded}
     if start is not None:
         lora = values["policy"].get("lora")
         values["policy"] = {"folder": str(start), "lora": lora}
-    found = parse_config(RunConfig, values, source=f"the arm {arm.name}")
+    measured = _measured(values, plan, is_arm=True)
+    found = parse_config(RunConfig, measured, source=f"the arm {arm.name}")
     if found.grpo is None:
         raise ConfigError("an arm trains by GRPO", field=f"arms.{arm.name}")
     return found
@@ -155,11 +169,3 @@ def changed_fields(old: RunConfig, new: RunConfig) -> dict[str, tuple[Any, Any]]
 def _fields(config: RunConfig, section: str) -> dict[str, Any]:
     one = config.model_dump(mode="json").get(section)
     return one if isinstance(one, dict) else {} if one is None else {"": one}
-
-
-def settings_digest(config: RunConfig) -> str:
-    """Return the SHA-256 of all that may not differ between arms, seeds and weights aside."""
-    values = config.model_dump(mode="json")
-    for name in ("grpo", "curriculum", "seed", "name", "policy"):
-        values.pop(name, None)
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -1,8 +1,8 @@
 """The runs of an ablation: each is a process of `assay train`, in a lane of its own services.
 
-A lane is an environment: addresses of inference, queue and the rest, and the visible cards. Runs of
-one lane follow each other, as they publish to the same inference. The kernel ends the processes with
-this one; the next start resumes their runs.
+A lane is an environment: addresses of inference, queue and the rest, and the visible cards. Runs
+of one lane follow each other, as they publish to the same inference. The kernel ends the processes
+with this one; the next start resumes their runs.
 """
 
 import os
@@ -94,9 +94,7 @@ def run_all(
         end([process for _, process in busy.values()], _STOP_GRACE_S)
 
 
-def _begin(
-    order: RunOrder, environment: Mapping[str, str], stop: Stop
-) -> subprocess.Popen[bytes]:
+def _begin(order: RunOrder, environment: Mapping[str, str], stop: Stop) -> subprocess.Popen[bytes]:
     folder = order.folder
     if not (folder / "config.json").is_file():
         _forget_half_made(folder)

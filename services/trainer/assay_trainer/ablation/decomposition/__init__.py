@@ -1,1 +1,1 @@
-"""What an arm changes before it is compared: its gradients and samples beside the previous arm's."""
+"""What an arm changes: its gradients and samples beside those of the arm before it."""

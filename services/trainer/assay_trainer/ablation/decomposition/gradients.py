@@ -6,18 +6,16 @@ a clip acts from the second update on.
 Shapes: W trained weights.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
-from pathlib import Path
 
 import torch
 
-from assay_trainer.learner.packs import AnswerRow
-from assay_trainer.learner.updater import Updater
+from assay_trainer.learner.updater import Snapshot, Updater
 
-#: A whole step of training on rows: each update's gradient is passed on before it is applied.
-TakeStep = Callable[[Updater, Sequence[AnswerRow], int, Callable[[], None]], None]
+#: Takes a step of training; it calls back with each update's gradient before it is applied.
+TakeStep = Callable[[Updater, Callable[[], None]], None]
 
 
 @dataclass(frozen=True)
@@ -37,11 +35,9 @@ class Parts:
     direction: float
 
 
-def effect_of(
-    updater: Updater, start: Path, take_step: Callable[[Updater, Callable[[], None]], None]
-) -> StepEffect:
-    """Return the effect of a step from the weights and states saved in `start`."""
-    updater.load(start)
+def effect_of(updater: Updater, start: Snapshot, take_step: TakeStep) -> StepEffect:
+    """Return the effect of a step from the weights and states in `start`."""
+    updater.go_back(start)
     before_W = updater.flat_weights()
     sums: list[torch.Tensor] = []
 

@@ -2,10 +2,10 @@
 
 Model: D_st = mean + seed_s + task_t + rest_st, all random. It is the model of studies in which
 several readers judge the same cases (Obuchowski and Rockette 1995). The variance of the mean is
-(MS_seed + max(MS_task - MS_rest, 0)) / (S T), and the degrees of freedom of Student's t are Hillis's
-(Statistics in Medicine 26:596, 2007): the numerator squared over MS_seed^2 / (S - 1). With little
-variance between tasks, that is S - 1: the seeds are the units. The seeds' mean square cannot be
-below that of the rest but by chance, so it is raised to it.
+(MS_seed + max(MS_task - MS_rest, 0)) / (S T), and the degrees of freedom of Student's t are those
+of Hillis (Statistics in Medicine 26:596, 2007): the numerator squared over MS_seed^2 / (S - 1).
+With little variance between tasks, that is S - 1: the seeds are the units. The seeds' mean square
+cannot be below that of the rest but by chance, so it is raised to it.
 
 Shapes: S seeds, T tasks.
 """
