@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transformers import PreTrainedModel
@@ -16,6 +16,7 @@ from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import GroupBatch, GroupBatcher
+from assay_trainer.learner.gradient_facts import over_updates
 from assay_trainer.learner.mismatch import check_mismatch
 from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows, unweighted_rows
 from assay_trainer.learner.ranks import Ranks
@@ -173,7 +174,8 @@ class GRPOStage:
     ) -> UpdateFacts:
         """Apply the gradient of the rows, if inference samples from the trained weights."""
         started = time.monotonic()
-        gradient = updater.backward(self._packs(updater, step_rows))
+        packs = self._packs(updater, step_rows)
+        gradient = updater.backward(packs)
         if updater.mismatch.num_tokens == 0:
             # Workers are ahead: the batch has older versions alone. A waiting group tells as much.
             spot = self._feed.newest_ready()
@@ -181,9 +183,13 @@ class GRPOStage:
                 updater.measure(self._packs(updater, unweighted_rows(spot)))
         found = updater.mismatch.summary()
         check_mismatch(found, self._config.max_mismatch_nats, batch.version)
-        facts = updater.apply(step, gradient, found)
+        facts = [updater.apply(step, gradient, found)]
+        for _ in range(1, self._config.updates_per_step):
+            gradient = updater.backward(packs, again=True)
+            facts.append(updater.apply(step, gradient, found))
         self._times.update_s = time.monotonic() - started
-        return facts
+        gradient = over_updates([one.gradient for one in facts])
+        return replace(facts[-1], gradient=gradient)
 
     def _packs(self, updater: Updater, step_rows: list[AnswerRow]) -> list[Pack]:
         config = self._config
@@ -250,9 +256,14 @@ class GRPOStage:
                 kl=gradient.kl,
                 clipped_low=gradient.clipped_low,
                 clipped_high=gradient.clipped_high,
+                kl_gradient_share=gradient.kl_gradient_share,
+                masked_share=gradient.masked_share,
+                truncated_weight_share=gradient.truncated_weight_share,
+                importance_weight_mean=gradient.importance_weight_mean,
+                token_weight_spread=gradient.token_weight_spread,
                 learning_rate=facts.learning_rate,
                 moved_share=facts.moved_share,
-                num_tokens=gradient.num_read,
+                num_tokens=gradient.num_read // self._config.updates_per_step,
                 tokens_per_s=tokens_per_s,
                 mfu=mfu(self._model, tokens_per_s, self._ranks),
                 length_mean=_mean(lengths),

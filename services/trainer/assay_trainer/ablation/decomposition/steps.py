@@ -63,8 +63,8 @@ def step_effect(
         packs = packs_of(setting, batch, batch.policy)
         if on_policy:
             packs = updater.on_policy(packs)
-        for _ in range(setting.config.updates_per_step):
-            gradient = updater.backward(packs)
+        for number in range(setting.config.updates_per_step):
+            gradient = updater.backward(packs, again=number > 0)
             on_gradient()
             updater.apply(batch.step, gradient)
 
