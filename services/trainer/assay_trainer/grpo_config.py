@@ -57,17 +57,22 @@ class CorrectionConfig(Config):
 
 
 class OverlongConfig(Config):
-    """What becomes of samples that reach `max_tokens` (DAPO, arXiv 2503.14476)."""
+    """What becomes of samples that reach `max_tokens`: see learner/normalisation/overlong.py."""
 
-    #: `filter` leaves them out of the loss. `punish` lowers the reward of the last `tokens`.
+    #: `filter` leaves those that are cut off out of the loss. `punish` lowers the reward of those
+    #: that end within the last `tokens`.
     kind: Literal["filter", "punish"]
     #: Length of the zone before `max_tokens` in which the reward falls; for `punish`.
     tokens: int | None = Field(default=None, gt=0)
+    #: How much the reward has fallen at `max_tokens`; for `punish`.
+    factor: float = Field(default=1.0, gt=0)
 
     @model_validator(mode="after")
     def _zone_fits(self) -> Self:
         if (self.kind == "punish") != (self.tokens is not None):
             raise ValueError("overlong.tokens goes with kind punish, which needs it")
+        if self.kind == "filter" and self.factor != 1.0:
+            raise ValueError("overlong.factor does nothing with kind filter: leave it out")
         return self
 
 
@@ -122,7 +127,8 @@ class GRPOConfig(Config):
     overlong: OverlongConfig | None = None
     #: What becomes of what inference draws while new weights come.
     sync: SyncMode = SyncMode.WAIT
-    #: Ask for more groups in place of those whose rewards are all equal.
+    #: Ask for more groups in place of those whose rewards are all equal (dynamic sampling). False
+    #: trains on them too: their advantages are 0, and they count in the weights.
     replace_flat: bool = True
     #: Up to this many groups a step.
     max_groups_per_step: int = Field(default=48, gt=0)

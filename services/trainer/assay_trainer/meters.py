@@ -15,7 +15,7 @@ _SAME = 1e-9
 
 
 @dataclass(frozen=True)
-class Meter:
+class ActivityMeter:
     """A field of `StepEvent`, with its titles and its value where nothing acts."""
 
     field: str
@@ -54,64 +54,66 @@ class MeterSummary:
 
 
 METERS = (
-    Meter(
+    ActivityMeter(
         "reward_variance",
         "reward variance within groups",
         "reward_variance",
         "Mean over scored groups of the variance of their rewards, last step.",
         "number",
     ),
-    Meter(
+    ActivityMeter(
         "num_replaced",
         "groups replaced",
         "replaced_groups",
         "Groups without signal whose places other groups took, last step.",
         "number",
     ),
-    Meter(
+    ActivityMeter(
         "num_overlong",
         "overlong answers",
         "overlong_samples",
         "Answers that grpo.overlong filtered or punished, last step.",
         "number",
     ),
-    Meter(
+    ActivityMeter(
         "clipped_low",
         "clipped low",
         "clipped_low_share",
         "Share of tokens whose gradient the lower bound of the ratio takes away, last step.",
         "share",
     ),
-    Meter(
+    ActivityMeter(
         "clipped_high",
         "clipped high",
         "clipped_high_share",
         "Share of tokens whose gradient the upper bound of the ratio takes away, last step.",
         "share",
     ),
-    Meter("kl", "KL to the reference", "kl_nats", "Mean KL to the reference, last step.", "nats"),
-    Meter(
+    ActivityMeter(
+        "kl", "KL to the reference", "kl_nats", "Mean KL to the reference, last step.", "nats"
+    ),
+    ActivityMeter(
         "kl_gradient_share",
         "KL's share of the gradient",
         "kl_gradient_share",
-        "Share of the gradient's norm that comes from the KL term, last step.",
+        "Share of the gradient that comes from the KL term, last step.",
         "share",
     ),
-    Meter(
+    ActivityMeter(
         "masked_share",
         "tokens masked",
         "masked_share",
         "Share of tokens that the correction leaves out of the gradient, last step.",
         "share",
     ),
-    Meter(
+    ActivityMeter(
         "truncated_weight_share",
         "importance weights truncated",
         "truncated_weight_share",
         "Share of tokens whose importance weight is cut to its bound, last step.",
         "share",
     ),
-    Meter(
+    ActivityMeter(
         "importance_weight_mean",
         "mean importance weight",
         "importance_weight_mean",
@@ -119,7 +121,7 @@ METERS = (
         "number",
         idle=1.0,
     ),
-    Meter(
+    ActivityMeter(
         "token_weight_spread",
         "spread of token weights",
         "token_weight_spread",
@@ -129,12 +131,12 @@ METERS = (
 )
 
 
-def is_active(meter: Meter, value: float | None) -> bool:
+def is_active(meter: ActivityMeter, value: float | None) -> bool:
     """Return True if the value tells that a setting acts."""
     return value is not None and abs(value - meter.idle) > _SAME
 
 
-def summary(meter: Meter, steps: Sequence[StepEvent]) -> MeterSummary:
+def summary(meter: ActivityMeter, steps: Sequence[StepEvent]) -> MeterSummary:
     """Return what a meter showed over the steps."""
     values = [value for step in steps if (value := meter.value(step)) is not None]
     return MeterSummary(

@@ -74,7 +74,9 @@ def draw_meters(steps: Sequence[StepEvent], path: Path) -> bool:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     for ax in axes[len(active) :]:
         ax.set_axis_off()
-    figure.supxlabel("GRPO step; dotted lines are new stages" if starts else "GRPO step", fontsize=9)
+    figure.supxlabel(
+        "GRPO step; dotted lines are new stages" if starts else "GRPO step", fontsize=9
+    )
     _save(figure, path)
     return True
 

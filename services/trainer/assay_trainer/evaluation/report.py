@@ -14,7 +14,7 @@ from assay_trainer.config import RunConfig
 from assay_trainer.evaluation import figures
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult, difference
 from assay_trainer.evaluation.pages import picture_url, templates_in
-from assay_trainer.meters import METERS, Meter, stages_of, summary
+from assay_trainer.meters import METERS, ActivityMeter, stages_of, summary
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NUM_SHOWN = 3
@@ -232,7 +232,7 @@ def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:
     }
 
 
-def _shown(meter: Meter, steps: Sequence[events.StepEvent]) -> dict[str, str]:
+def _shown(meter: ActivityMeter, steps: Sequence[events.StepEvent]) -> dict[str, str]:
     """Return the summary's values as text."""
     found = summary(meter, steps)
     values = {"mean": found.mean, "least": found.least, "most": found.most, "last": found.last}

@@ -14,9 +14,9 @@ from assay_trainer.learner.normalisation.components import by_component
 from assay_trainer.learner.normalisation.group import by_group
 from assay_trainer.learner.normalisation.group_rewards import GroupRewards, present
 from assay_trainer.learner.normalisation.none import by_mean
+from assay_trainer.learner.normalisation.overlong import Overlong
 from assay_trainer.learner.normalisation.reinforce_pp import over_batch, over_batch_with_baseline
 from assay_trainer.learner.normalisation.rloo import leave_one_out
-from assay_trainer.learner.overlong import Overlong
 
 NORMALISATIONS: dict[
     Normalisation, Callable[[Sequence[GroupRewards]], list[list[float | None]]]

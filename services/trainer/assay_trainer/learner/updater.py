@@ -69,14 +69,6 @@ class UpdateFacts:
     memory_bytes: int | None
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """Trained weights and the optimiser's states at one moment."""
-
-    weights: list[torch.Tensor]
-    optimiser: dict[str, Any]
-
-
 class Updater:
     """The trained model with its optimiser. A step is `backward`, then `apply`.
 
@@ -191,43 +183,6 @@ class Updater:
             self.mismatch.add(logprobs_L, moved.loss.old_logprobs_L, moved.fresh_L)
         close(self._model)
         self._sum_mismatch()
-
-    def on_policy(self, packs: Sequence[Pack]) -> list[Pack]:
-        """Return the packs with this model's log-probabilities in place of the engine's."""
-        found = []
-        for pack in packs:
-            moved = _moved(pack, self._device)
-            with torch.no_grad():
-                logprobs_L, _ = self._logprobs(self._model, moved)
-            found.append(replace(moved, loss=replace(moved.loss, old_logprobs_L=logprobs_L)))
-        close(self._model)
-        return found
-
-    def snapshot(self) -> Snapshot:
-        """Return a copy of this rank's weights and optimiser's states, in memory."""
-        weights = [one.detach().clone() for one in self._parameters]
-        return Snapshot(weights, deepcopy(self._optimiser.state_dict()))
-
-    def go_back(self, snapshot: Snapshot) -> None:
-        """Take the weights and states of a snapshot, also of an updater with other settings."""
-        with torch.no_grad():
-            for own, kept in zip(self._parameters, snapshot.weights, strict=True):
-                own.copy_(kept)
-        self._optimiser.load_state_dict(deepcopy(snapshot.optimiser))
-
-    def flat_weights(self) -> torch.Tensor:
-        """Return a copy of this rank's trained weights as one vector."""
-        return torch.cat([own_part(one.detach()).flatten() for one in self._parameters])
-
-    def flat_gradient(self) -> torch.Tensor:
-        """Return a copy of this rank's gradient, as `backward` left it, as one vector."""
-        return torch.cat(
-            [
-                own_part(one.detach() if one.grad is None else one.grad).flatten()
-                * (one.grad is not None)
-                for one in self._parameters
-            ]
-        )
 
     def save(self, folder: Path) -> Future[None]:
         """Begin to write the weights in float32 and the optimiser's states, each rank its shards.

@@ -187,9 +187,7 @@ class RunMetrics(Collector):
 
     def _curriculum_stage(self) -> Metric:
         text = "1 for the stage of the curriculum that the last step was of."
-        family = GaugeMetricFamily(
-            "assay_trainer_curriculum_stage", text, labels=["run", "stage"]
-        )
+        family = GaugeMetricFamily("assay_trainer_curriculum_stage", text, labels=["run", "stage"])
         for name, tail in self._tails.items():
             if tail.step is not None and tail.step.curriculum_stage is not None:
                 family.add_metric([name, tail.step.curriculum_stage], 1)

@@ -19,12 +19,12 @@ from assay_trainer.ablation.decomposition.findings import (
     SwitchVerdict,
 )
 from assay_trainer.ablation.decomposition.gradients import StepEffect, parts
+from assay_trainer.ablation.decomposition.probed_updater import Snapshot
 from assay_trainer.ablation.decomposition.sampler import SamplerFacts, sampler_finding
 from assay_trainer.ablation.decomposition.steps import Setting, Settings, step_effect
 from assay_trainer.ablation.decomposition.verdicts import arm_verdict, gradient_verdict
 from assay_trainer.config import RunConfig
 from assay_trainer.learner.ranks import Ranks
-from assay_trainer.learner.updater import Snapshot
 
 OnBatch = Callable[[], None]
 

@@ -12,10 +12,10 @@ from math import sqrt
 
 import torch
 
-from assay_trainer.learner.updater import Snapshot, Updater
+from assay_trainer.ablation.decomposition.probed_updater import ProbedUpdater, Snapshot
 
 #: Takes a step of training; it calls back with each update's gradient before it is applied.
-TakeStep = Callable[[Updater, Callable[[], None]], None]
+TakeStep = Callable[[ProbedUpdater, Callable[[], None]], None]
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Parts:
     direction: float
 
 
-def effect_of(updater: Updater, start: Snapshot, take_step: TakeStep) -> StepEffect:
+def effect_of(updater: ProbedUpdater, start: Snapshot, take_step: TakeStep) -> StepEffect:
     """Return the effect of a step from the weights and states in `start`."""
     updater.go_back(start)
-    before_W = updater.flat_weights()
+    before_W = updater.weights_W()
     sums: list[torch.Tensor] = []
 
     def add() -> None:
-        gradient_W = updater.flat_gradient()
+        gradient_W = updater.gradient_W()
         if sums:
             sums[0] += gradient_W
         else:
@@ -50,7 +50,7 @@ def effect_of(updater: Updater, start: Snapshot, take_step: TakeStep) -> StepEff
 
     take_step(updater, add)
     total_W = sums[0] if sums else torch.zeros_like(before_W)
-    return StepEffect(total_W, updater.flat_weights() - before_W)
+    return StepEffect(total_W, updater.weights_W() - before_W)
 
 
 def parts(old_W: torch.Tensor, new_W: torch.Tensor) -> Parts:

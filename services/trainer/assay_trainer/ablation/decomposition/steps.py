@@ -7,13 +7,13 @@ from pathlib import Path
 from assay_shared.types import PolicyVersion
 from assay_trainer.ablation.decomposition.batches import StoredBatch
 from assay_trainer.ablation.decomposition.gradients import StepEffect, effect_of
+from assay_trainer.ablation.decomposition.probed_updater import ProbedUpdater, Snapshot
 from assay_trainer.config import RunConfig
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.network.adapters import add_adapter
 from assay_trainer.learner.network.model import load_policy
 from assay_trainer.learner.packs import Pack, pack_rows, rows
 from assay_trainer.learner.ranks import Ranks
-from assay_trainer.learner.updater import Snapshot, Updater, make_updater
 from assay_trainer.weights.adapter import bare
 
 
@@ -22,7 +22,7 @@ class Setting:
     """An updater under the settings of an arm, at the arm's start."""
 
     config: GRPOConfig
-    updater: Updater
+    updater: ProbedUpdater
 
 
 class Settings:
@@ -40,7 +40,7 @@ class Settings:
         if lora is not None:
             still = lora.model_copy(update={"dropout": 0.0})
             model = bare(add_adapter(model, still, config.seed, self._ranks.device))
-        return Setting(config.grpo, make_updater(model, config.grpo, self._ranks))
+        return Setting(config.grpo, ProbedUpdater(model, config.grpo, self._ranks))
 
 
 def packs_of(setting: Setting, batch: StoredBatch, policy: PolicyVersion | None) -> list[Pack]:
@@ -59,7 +59,7 @@ def step_effect(
     replaced by those of the weights in `start`.
     """
 
-    def take(updater: Updater, on_gradient: Callable[[], None]) -> None:
+    def take(updater: ProbedUpdater, on_gradient: Callable[[], None]) -> None:
         packs = packs_of(setting, batch, batch.policy)
         if on_policy:
             packs = updater.on_policy(packs)

@@ -30,11 +30,14 @@ class GroupRewards:
     @property
     def has_signal(self) -> bool:
         """Return True if two samples differ in their values, and a sample is learnt."""
-        differ = any(len({r for r in column if r is not None}) > 1 for column in self.columns)
-        return differ and any(
-            reward is not None and at not in self.filtered
-            for at, reward in enumerate(self.rewards_G)
-        )
+        differ = any(len(set(present(column))) > 1 for column in self.columns)
+        return differ and self.is_learnt
+
+    @property
+    def is_learnt(self) -> bool:
+        """Return True if a sample has a reward and is not filtered out."""
+        rewards = enumerate(self.rewards_G)
+        return any(reward is not None and at not in self.filtered for at, reward in rewards)
 
     @property
     def columns(self) -> Sequence[Column]:

@@ -9,9 +9,10 @@ In a task of several turns, each reply has the limit, and the longest reply coun
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from assay_shared.types import FinishReason, Rollout
+from assay_trainer.grpo_config import GRPOConfig
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,14 @@ class Overlong:
     limit: int
     zone: int = 1
     factor: float = 1.0
+
+    @classmethod
+    def of(cls, config: GRPOConfig) -> Self | None:
+        """Return the rule of a run; None without one."""
+        found = config.overlong
+        if found is None:
+            return None
+        return cls(found.kind, config.max_tokens, found.tokens or 1, found.factor)
 
     def drops(self, rollout: Rollout) -> bool:
         """Return True if the answer is not to be learnt."""
