@@ -9,6 +9,7 @@ from assay_trainer.ablation.decomposition.findings import SamplerFinding, Switch
 from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
+from assay_trainer.learner.normalisation.overlong import Overlong
 
 _Told = tuple[SwitchVerdict, str, float | None]
 
@@ -50,7 +51,7 @@ def _of_flat(facts: SamplerFacts) -> _Told:
         what = "were replaced"
     else:
         num_flat = sum(
-            not group_rewards(group, facts.new.normalise).has_signal
+            not group_rewards(group, facts.new.normalise, Overlong.of(facts.new)).has_signal
             for batch in facts.batches
             for group in batch.groups
         )

@@ -12,6 +12,7 @@ from assay_trainer.config import RunConfig
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.network.adapters import add_adapter
 from assay_trainer.learner.network.model import load_policy
+from assay_trainer.learner.normalisation.overlong import Overlong
 from assay_trainer.learner.packs import Pack, pack_rows, rows
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.weights.adapter import bare
@@ -46,7 +47,7 @@ class Settings:
 def packs_of(setting: Setting, batch: StoredBatch, policy: PolicyVersion | None) -> list[Pack]:
     """Return a batch as the setting packs it."""
     config = setting.config
-    step_rows = rows(batch.groups, config.normalise)
+    step_rows = rows(batch.groups, config.normalise, Overlong.of(config))
     return pack_rows(step_rows, setting.updater.objective, config.tokens_per_pack, policy)
 
 
