@@ -55,12 +55,19 @@ class HalfRight(FakeRewarder):
         return ScoreResponse(rewards=make_rewards(*values), scorer="half@0")
 
 
+class AllWrong(FakeRewarder):
+    """Finds no answer right."""
+
+
 class DirectRollouts:
     """Plays all received groups in the trainer's own process; calls `before` ahead of each."""
 
-    def __init__(self, url: str, before: Callable[[int], None]) -> None:
+    def __init__(
+        self, url: str, before: Callable[[int], None], rewarder: FakeRewarder | None = None
+    ) -> None:
         self._url = url
         self._before = before
+        self._rewarder = rewarder or HalfRight({})
         self._waiting: list[GroupRequest] = []
         self._num_played = 0
 
@@ -82,7 +89,7 @@ class DirectRollouts:
 
     async def _play(self, request: GroupRequest) -> ScoredGroup:
         async with InferenceClient(self._url) as client:
-            return await run_group(request, client, HalfRight({}), "w")
+            return await run_group(request, client, self._rewarder, "w")
 
 
 @pytest.fixture
@@ -100,8 +107,10 @@ def train(
     url: str,
     before: Callable[[int], None] = lambda _: None,
     lora: LoRAConfig | None = None,
+    rewarder: FakeRewarder | None = None,
     **changes: object,
 ) -> list[StepEvent]:
+    """Return the steps; the reason of an early end is in `early_end.txt`."""
     publish_policy(*create_policy(TINY, TEXTS, seed=0), folder / "start")
     model, tokenizer = load_policy(folder / "start")
     if lora is not None:
@@ -110,7 +119,7 @@ def train(
     config = GRPOConfig.model_validate(values | {"max_staleness": 0} | changes)
     publisher = WeightPublisher(folder / "policy", lambda: InferenceClient(url), [1, 2, 3, 4])
     feed = GroupBatcher(
-        DirectRollouts(url, before),  # type: ignore[arg-type]  # of the same shape
+        DirectRollouts(url, before, rewarder),  # type: ignore[arg-type]  # of the same shape
         TaskOrder(TASKS, seed=0),
         config,
         run="run",
@@ -120,7 +129,7 @@ def train(
         published=publisher.published,
     )
     steps: list[StepEvent] = []
-    GRPOStage(
+    early_end = GRPOStage(
         model,
         tokenizer,
         feed,
@@ -134,6 +143,7 @@ def train(
         stop=Stop(),
         ranks=Ranks(),
     ).train()
+    (folder / "early_end.txt").write_text(early_end or "")
     return steps
 
 
@@ -151,6 +161,38 @@ def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
         assert step.mismatch.mean_abs_nats < 1e-4
         assert abs(step.mismatch.kl_k1_nats) < 1e-4
     assert steps[-1].staleness_mean == max_staleness
+
+
+@pytest.mark.slow
+def test_without_replacement_flat_groups_are_trained_on_and_change_nothing(
+    tmp_path: Path, url: str
+) -> None:
+    steps = train(tmp_path, url, rewarder=AllWrong({}), replace_flat=False)
+    assert len(steps) == 3
+    for step in steps:
+        assert (step.num_groups, step.num_without_signal, step.num_replaced) == (2, 2, 0)
+        assert (step.grad_norm, step.moved_share, step.reward_variance) == (0.0, 0.0, 0.0)
+        assert step.num_tokens > 0
+    assert (tmp_path / "early_end.txt").read_text() == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("replace_flat", "num_steps"), [(True, 0), (False, 2)])
+def test_as_many_flat_groups_end_the_stage_with_replacement_and_without(
+    tmp_path: Path, url: str, num_steps: int, *, replace_flat: bool
+) -> None:
+    steps = train(
+        tmp_path,
+        url,
+        rewarder=AllWrong({}),
+        max_flat_steps=2,
+        max_groups_per_step=3,
+        replace_flat=replace_flat,
+    )
+    assert len(steps) == num_steps
+    reason = (tmp_path / "early_end.txt").read_text()
+    assert "none of the last 6 groups can teach anything" in reason
+    assert "the pass rate is 0%" in reason
 
 
 async def status_of(url: str) -> WeightStatus:

@@ -110,7 +110,8 @@ class StepEvent(BaseModel):
     #: Shares of the tokens whose gradient a bound of the ratio takes away.
     clipped_low: float = 0.0
     clipped_high: float = 0.0
-    #: Share of the gradient's norm that comes from the KL term; null without one.
+    #: Share of the KL term in the gradient by the tokens' log-probabilities, by absolute values;
+    #: null without such a term.
     kl_gradient_share: float | None = None
     #: Share of the tokens that the correction leaves out of the gradient.
     masked_share: float = 0.0

@@ -15,6 +15,7 @@ from assay_trainer.evaluation import figures
 from assay_trainer.evaluation.curriculum_report import curriculum_facts, draw_curriculum
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult, difference
 from assay_trainer.evaluation.pages import picture_url, templates_in
+from assay_trainer.meters import METERS, ActivityMeter, stages_of, summary
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NUM_SHOWN = 3
@@ -133,6 +134,8 @@ def _draw(
     if steps:
         figures.draw_curves(steps, folder / "curves.png")
         drawn["Training curves"] = "curves.png"
+        if figures.draw_meters(steps, folder / "meters.png"):
+            drawn["Activity meters"] = "meters.png"
     if any(step.mismatch is not None for step in steps):
         figures.draw_mismatch(steps, folder / "mismatch.png")
         drawn["Inference and trainer"] = "mismatch.png"
@@ -211,6 +214,15 @@ def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:
         "num_groups_played": sum(step.num_played for step in steps),
         "num_groups_trained_on": sum(step.num_groups for step in steps),
         "num_groups_without_signal": sum(step.num_without_signal for step in steps),
+        "meters": {
+            meter.field: {"title": meter.title, "shown": _shown(meter, steps)}
+            | asdict(summary(meter, steps))
+            for meter in METERS
+        },
+        "curriculum": [
+            {"stage": name, "first_step": first, "last_step": last}
+            for name, first, last in stages_of(steps)
+        ],
         "groups_refused": dict(refused),
         "by_domain": {
             domain: {"played": number, "trained_on": trained[domain]}
@@ -224,6 +236,13 @@ def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:
             "publish": sum(step.publish_s for step in steps),
         },
     }
+
+
+def _shown(meter: ActivityMeter, steps: Sequence[events.StepEvent]) -> dict[str, str]:
+    """Return the summary's values as text."""
+    found = summary(meter, steps)
+    values = {"mean": found.mean, "least": found.least, "most": found.most, "last": found.last}
+    return {name: meter.shown(value) for name, value in values.items()}
 
 
 def _mismatch(steps: Sequence[events.StepEvent]) -> dict[str, float] | None:

@@ -1,5 +1,7 @@
 """Batches scored groups for training: recent enough, and with differing rewards.
 
+With `replace_flat: false`, groups of equal rewards stay in the batch.
+
 Consumes tasks; waits for workers; unblocked by the groups they store. At most
 (max_staleness + 1) steps' worth of groups are in flight or ready, so waiting alone makes no group
 older than `max_staleness` versions. Where many groups have no signal, more are in flight: as many
@@ -9,9 +11,7 @@ be learnt or one is beyond `hard_staleness`. Otherwise the longest answers would
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Iterable
 
 from assay_shared.errors import BudgetExceeded, Conflict
 from assay_shared.types import (
@@ -20,15 +20,16 @@ from assay_shared.types import (
     SamplingParams,
     Scored,
     ScoredGroup,
-    Status,
-    Task,
 )
 from assay_trainer.curriculum.order import DrawOrder
 from assay_trainer.curriculum.staged_order import FinishedStep, PlayedTask
 from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
-from assay_trainer.learner.signal_share import SignalShare
+from assay_trainer.learner.batching.group_batch import DropReason, GroupBatch
+from assay_trainer.learner.batching.signal_share import SignalShare
+from assay_trainer.learner.normalisation.group_rewards import GroupRewards
+from assay_trainer.learner.normalisation.overlong import Overlong
 from assay_trainer.rollouts.dispatcher import RolloutDispatcher
 from assay_trainer.rollouts.set_aside import SetAside, own_failure
 from assay_trainer.weights.versions import sampled_by
@@ -39,86 +40,6 @@ _WAIT_S = 0.5
 _SPARE = 1 / 3
 #: Draws of one step are far apart from those of the next in seed space.
 _SEED_STRIDE = 1_000_003
-
-
-class DropReason(StrEnum):
-    """Reasons to drop a scored group: the weights behind it are too old or unknown."""
-
-    TOO_OLD = "too_old"
-    UNKNOWN_VERSION = "unknown_version"
-
-
-@dataclass
-class GroupBatch:
-    """The groups of a step, with statistics of their collection."""
-
-    version: int
-    groups: list[ScoredGroup] = field(default_factory=list)
-    num_played: int = 0
-    num_without_signal: int = 0
-    num_set_aside: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
-    outcomes: Counter[str] = field(default_factory=Counter)
-    played_by_domain: Counter[str] = field(default_factory=Counter)
-    values: list[float] = field(default_factory=list)
-    staleness: list[int] = field(default_factory=list)
-    #: Sampled tokens of each answer of the groups dropped as too old.
-    dropped_lengths: list[int] = field(default_factory=list)
-    generate_time_s: float = 0.0
-    score_time_s: float = 0.0
-
-    @property
-    def dropped_length_mean(self) -> float | None:
-        return _mean(self.dropped_lengths)
-
-    @property
-    def trained_by_domain(self) -> Counter[str]:
-        """Count the groups to train on by domain."""
-        return Counter(domain_of(scored.group.task) for scored in self.groups)
-
-    @property
-    def reward_mean(self) -> float | None:
-        return _mean(self.values)
-
-    @property
-    def pass_rate(self) -> float | None:
-        num_scored = sum(self.outcomes.values())
-        return self.outcomes[Status.ACCEPTED] / num_scored if num_scored else None
-
-    def count(self, scored: ScoredGroup, refusal: DropReason | None) -> None:
-        """Add a group's samples to the sums; failures are counted and enter no other sum.
-
-        A group sampled by unknown weights says nothing about this policy: it counts only as
-        dropped.
-        """
-        self.num_played += 1
-        self.played_by_domain[domain_of(scored.group.task)] += 1
-        if refusal is not None:
-            self.refused[refusal] += 1
-        if refusal is DropReason.TOO_OLD:
-            self.dropped_lengths += [one.num_sampled for one in scored.group.rollouts]
-        if refusal is DropReason.UNKNOWN_VERSION:
-            return
-        self.generate_time_s += scored.generate_time_s
-        self.score_time_s += scored.score_time_s
-        if scored.failure is not None:
-            self.failures[scored.failure.failure_class] += 1
-        for reward in scored.rewards:
-            if isinstance(reward, Scored):
-                self.values.append(reward.value)
-                self.outcomes[reward.outcome] += 1
-            else:
-                self.failures[reward.failure.failure_class] += 1
-
-
-def domain_of(task: Task) -> str:
-    """Return the task's domain, or the name of its dataset without one."""
-    return task.tags.get("domain", task.dataset)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 class GroupBatcher:
@@ -148,6 +69,7 @@ class GroupBatcher:
         self._rollouts = rollouts
         self._order = order
         self._config = config
+        self._overlong = Overlong.of(config)
         self._run = run
         self._seed = seed
         self._while_waiting = while_waiting
@@ -213,7 +135,7 @@ class GroupBatcher:
         config = self._config
         most_drops = config.max_groups_per_step + self._num_asked_above()
         while len(portion.groups) < config.groups_per_step:
-            if portion.num_without_signal + len(portion.groups) >= config.max_groups_per_step:
+            if portion.num_considered >= config.max_groups_per_step:
                 break
             self._fill(len(portion.groups))
             if not self._draws:
@@ -240,7 +162,7 @@ class GroupBatcher:
             self._ready[scored.group.key] = scored
             if not any(isinstance(reward, Scored) for reward in scored.rewards):
                 continue
-            has_signal = group_rewards(scored, self._config.normalise).has_signal
+            has_signal = self._rewards(scored).has_signal
             self._signal_share.count(has_signal)
             if has_signal:
                 self._teaching.add(scored.group.key)
@@ -255,7 +177,7 @@ class GroupBatcher:
         wanted = config.groups_per_step * (config.max_staleness + 1) - num_taken
         while rollouts.num_in_flight + len(self._ready) < wanted and self._send():
             pass
-        if config.max_staleness == 0:
+        if config.max_staleness == 0 or not config.replace_flat:
             return
         most = config.max_groups_per_step * (config.max_staleness + 1)
         share = self._signal_share.upper
@@ -324,11 +246,26 @@ class GroupBatcher:
             return
         self._was_unknown.append(False)
         self._played.append(PlayedTask.of(scored))
-        if not group_rewards(scored, self._config.normalise).has_signal:
+        if any(isinstance(reward, Scored) for reward in scored.rewards):
+            self._take(scored, portion)
+
+    def _take(self, scored: ScoredGroup, portion: GroupBatch) -> None:
+        """Add a scored group to the batch, or leave it out: then another takes its place."""
+        rewards = self._rewards(scored)
+        if not rewards.has_signal:
             portion.num_without_signal += 1
-        else:
-            portion.staleness.append(self._age(scored))
-            portion.groups.append(scored)
+            if self._config.replace_flat or not rewards.is_learnt:
+                portion.num_left_out += 1
+                return
+        portion.staleness.append(self._age(scored))
+        portion.groups.append(scored)
+        if self._overlong is not None:
+            pairs = zip(scored.group.rollouts, rewards.rewards_G, strict=True)
+            told = [self._overlong.touches(rollout) for rollout, r in pairs if r is not None]
+            portion.num_overlong += sum(told)
+
+    def _rewards(self, scored: ScoredGroup) -> GroupRewards:
+        return group_rewards(scored, self._config.normalise, self._overlong)
 
     def _refusal(self, scored: ScoredGroup) -> DropReason | None:
         if not sampled_by(scored) <= self._known:

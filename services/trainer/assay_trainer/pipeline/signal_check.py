@@ -15,6 +15,7 @@ from assay_trainer.evaluation.evaluator import Evaluator
 from assay_trainer.events import SignalChecked
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
+from assay_trainer.learner.normalisation.overlong import Overlong
 from assay_trainer.pipeline.parts import Parts
 from assay_trainer.pipeline.policy import Policy
 from assay_trainer.pipeline.run_sets import training_stages
@@ -36,8 +37,8 @@ class SignalSample:
 
     @property
     def num_with_signal(self) -> int:
-        normalise = self.config.normalise
-        return sum(group_rewards(one, normalise).has_signal for one in self.groups)
+        normalise, overlong = self.config.normalise, Overlong.of(self.config)
+        return sum(group_rewards(one, normalise, overlong).has_signal for one in self.groups)
 
     @property
     def is_decided(self) -> bool:

@@ -154,7 +154,7 @@ def test_a_report_has_its_numbers_and_pictures(folder: RunFolder) -> None:
     assert "| ` code ` | 16 | 66.7% | 16 | 100.0% |" in markdown
     html = (folder.path / "report.html").read_text()
     assert "&lt;b&gt;<td>8<td>33.3%" in html
-    assert html.count("data:image/png;base64,") == 7
+    assert html.count("data:image/png;base64,") == 8
     assert facts["training"]["groups_refused"] == {"too_old": 4}
     measured = MISMATCH.model_dump() | {"num_tokens": 40, "num_steps": 4}
     assert facts["training"]["mismatch"] == measured

@@ -12,10 +12,11 @@ from transformers import PreTrainedModel
 from assay_shared.types import FinishReason, Rollout, RolloutSpan, ScoredGroup
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.given_rows.callbacks import Diverged
+from assay_trainer.learner.gradient_facts import GradientFacts
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.learner.network.sharding import own_part, whole
 from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows
-from assay_trainer.learner.updater import GradientFacts, Updater
+from assay_trainer.learner.updater import Updater
 from assay_trainer.weights.folder import publish_policy
 from tests.support.fakes import POLICY, make_scored_group
 from tests.support.policies import TEXTS, TINY
@@ -40,6 +41,14 @@ FORMS: dict[str, dict[str, Any]] = {
     "truncated": {"loss": "dapo", "correction": {"kind": "tis", "high": 1.5}},
     "truncated grpo": {"loss": "grpo", "correction": {"kind": "tis", "high": 1.1}},
     "truncated dr_grpo": {"loss": "dr_grpo", "correction": {"kind": "tis", "high": 3.0}},
+    "truncated cispo": {"loss": "cispo", "correction": {"kind": "tis", "high": 1.5}},
+    "mis": {"loss": "dapo", "correction": {"kind": "mis", "high": 5.0}},
+    "icepop": {"loss": "grpo", "correction": {"kind": "icepop", "low": 0.5, "high": 5.0}},
+    "decoupled": {"loss": "dapo", "correction": {"kind": "decoupled"}},
+    "sequence mask": {"loss": "dapo", "correction": {"kind": "sequence_mask", "high": 100.0}},
+    "off-policy mask": {"loss": "dapo", "correction": {"kind": "off_policy_mask", "low": 0.6}},
+    "dapo by sequence": {"loss": "dapo", "average": "sequence"},
+    "gspo by constant": {"loss": "gspo", "average": "constant"},
     "dual clip": {"loss": "dapo", "dual_clip": 1.5},
     "kl": {"loss": "grpo", "kl_weight": 0.5},
 }
