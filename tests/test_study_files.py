@@ -14,7 +14,7 @@ from assay_trainer.curriculum.winner import load_run
 from assay_trainer.inert_rules import inert_switches
 from tests.support.policies import make_policy_folder
 
-FILES = Path(__file__).parents[4] / "configs" / "or_phase4"
+FILES = Path(__file__).parents[1] / "configs" / "or_phase4"
 STAGES = {
     "easy": ["easy"],
     "easy_medium": ["easy", "medium"],
