@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from assay_shared.runs.run_folder import RUN_NAME
 from assay_shared.settings.run_file import Config
@@ -77,7 +77,7 @@ class PoolConfig(Config):
     #: Such a task has a pass rate of at most `low` or at least `high`.
     low: float = Field(default=0.05, ge=0, lt=1)
     high: float = Field(default=0.95, gt=0, le=1)
-    #: Scored samples of a task from which on its pass rate counts; older ones count half.
+    #: Scored samples of a task from which on its pass rate counts; newer groups count twice.
     least_samples: int = Field(default=8, gt=0)
 
     @model_validator(mode="after")
@@ -87,11 +87,20 @@ class PoolConfig(Config):
         return self
 
 
-class MeasureConfig(Config):
+class StageMeasureConfig(Config):
     """The measurements of all stages on held-out tasks, at the end of each stage."""
 
     #: Held-out tasks of each stage, the same in every run; all without it.
     limit: int | None = Field(default=None, gt=0)
+
+
+class TakenArm(Config):
+    """The arm of an ablation that a run has its settings and its start from; filled in."""
+
+    arm: str
+    #: Of the first weights.
+    digest: str
+    overrides: dict[str, JsonValue] = Field(default={})
 
 
 class CurriculumConfig(Config):
@@ -103,11 +112,13 @@ class CurriculumConfig(Config):
     #: Null samples each task equally often.
     pool: PoolConfig | None = None
     #: Null measures nothing between the evaluations before and after GRPO.
-    measure: MeasureConfig | None = MeasureConfig()
+    measure: StageMeasureConfig | None = StageMeasureConfig()
     #: The folder of an ablation: its winner's settings and start are this run's.
     from_: Path | None = Field(default=None, alias="from")
     #: An arm of the ablation to take where no arm has won.
     arm: str | None = None
+    #: Filled in from `from` when a run begins.
+    winner: TakenArm | None = None
 
     @model_validator(mode="after")
     def _stages_fit(self) -> Self:
@@ -124,4 +135,6 @@ class CurriculumConfig(Config):
                 raise ValueError(f"{one.name} ends by a pass rate, so measure cannot be null")
         if self.arm is not None and self.from_ is None:
             raise ValueError("arm goes with from")
+        if (self.from_ is None) != (self.winner is None):
+            raise ValueError("winner is filled in from `from` when a run begins: leave it out")
         return self

@@ -21,8 +21,8 @@ def test_every_meter_is_a_field_of_a_step() -> None:
 
 def test_the_dashboard_has_the_same_meters_with_the_same_idle_values() -> None:
     (table,) = re.findall(r"const METERS = \[(.*?)\n\];", app._DASHBOARD.read_text(), re.DOTALL)
-    shown = re.findall(r'\["(\w+)", "([^"]+)", (\d+)\]', table)
-    assert shown == [(meter.field, meter.title, str(int(meter.idle))) for meter in METERS]
+    shown = re.findall(r'\["(\w+)", "([^"]+)", (\d+), "(\w+)"\]', table)
+    assert shown == [(one.field, one.title, str(int(one.idle)), one.unit) for one in METERS]
 
 
 def test_a_summary_tells_in_how_many_steps_a_setting_acted() -> None:

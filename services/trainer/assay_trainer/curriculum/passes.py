@@ -56,7 +56,7 @@ def left_out_of(
 
 def is_rare(rate: RecentRate | None, pool: PoolConfig) -> bool:
     """Return True if the policy always or never solves the task, as far as is known."""
-    if rate is None or rate.scored < pool.least_samples:
+    if rate is None or rate.num_scored < pool.least_samples:
         return False
     return not pool.low < rate.passed / rate.scored < pool.high
 

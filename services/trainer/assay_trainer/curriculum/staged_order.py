@@ -222,10 +222,11 @@ class StagedOrder:
     def _note(self, played: PlayedTask) -> None:
         if not played.num_scored or self._config.pool is None:
             return
-        before = self._rates.get(played.task_id, RecentRate(passed=0, scored=0))
+        before = self._rates.get(played.task_id, RecentRate(passed=0, scored=0, num_scored=0))
         self._rates[played.task_id] = RecentRate(
             passed=_DECAY * before.passed + played.num_passed,
             scored=_DECAY * before.scored + played.num_scored,
+            num_scored=before.num_scored + played.num_scored,
         )
 
 

@@ -19,12 +19,14 @@ class TaskPass(BaseModel):
 
 
 class RecentRate(BaseModel):
-    """A task's scored and passed samples; older ones count half for each newer group."""
+    """A task's scored and passed samples; those of a group count half of the next group's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     passed: float
     scored: float
+    #: Scored samples in all.
+    num_scored: int
 
 
 class CurriculumState(BaseModel):

@@ -12,9 +12,10 @@ from assay_shared.text import markdown
 from assay_trainer import events
 from assay_trainer.config import RunConfig
 from assay_trainer.evaluation import figures
+from assay_trainer.evaluation.curriculum_report import curriculum_facts, draw_curriculum
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult, difference
 from assay_trainer.evaluation.pages import picture_url, templates_in
-from assay_trainer.meters import METERS, ActivityMeter, stages_of, summary
+from assay_trainer.meters import METERS, ActivityMeter, summary
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NUM_SHOWN = 3
@@ -33,6 +34,10 @@ def write_report(
     dpo = last_of_each([one for one in seen if isinstance(one, events.DPOStep)])
     pictures = _draw_given_rows(folder.path / "figures", sft, dpo)
     pictures |= _draw(folder.path / "figures", evaluations, steps, stages_s)
+    curriculum = curriculum_facts(steps, seen)
+    if curriculum is not None:
+        draw_curriculum(steps, seen, folder.path / "figures" / "curriculum.png")
+        pictures["Curriculum"] = "figures/curriculum.png"
     facts = {
         "name": folder.path.name,
         "seed": config.seed,
@@ -42,6 +47,7 @@ def write_report(
         "sft": _sft(sft),
         "dpo": _dpo(dpo, [one for one in seen if isinstance(one, events.DPOMeasured)]),
         "training": _training(steps),
+        "curriculum": curriculum,
         "ended_early": next(
             (one.message for one in seen if isinstance(one, events.GRPOEndedEarly)), None
         ),
@@ -213,10 +219,6 @@ def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:
             | asdict(summary(meter, steps))
             for meter in METERS
         },
-        "curriculum": [
-            {"stage": name, "first_step": first, "last_step": last}
-            for name, first, last in stages_of(steps)
-        ],
         "groups_refused": dict(refused),
         "by_domain": {
             domain: {"played": number, "trained_on": trained[domain]}

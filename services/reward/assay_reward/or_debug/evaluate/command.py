@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 def evaluate(
     data: Path = typer.Argument(help="A generated benchmark, or one tasks.jsonl of it."),
-    policy: str = typer.Option(..., help="A baseline's name, or an inference service's address."),
+    policy: str = typer.Option(
+        ...,
+        help="A baseline's name, the inference service's address, or the address of an "
+        "OpenAI-compatible server, which ends with /v1.",
+    ),
     output: Path = typer.Option(..., help="Folder for the report, its figures and all episodes."),
     role: str = typer.Option("test", help="Which tasks: train, validation, test, or all."),
     max_samples: int | None = typer.Option(None, min=1, help="Tasks of each cell; all if not set."),
@@ -25,6 +29,10 @@ def evaluate(
     processes: int = typer.Option(1, min=1, help="Solver processes."),
     baselines: bool = typer.Option(True, help="Play the built-in baselines too."),
     seed: int = typer.Option(0, help="Seed of sampling and of random baselines."),
+    model: str | None = typer.Option(None, help="Of an OpenAI-compatible server with several."),
+    key_variable: str = typer.Option(
+        "OPENAI_API_KEY", help="Environment variable with the server's key."
+    ),
 ) -> None:
     """Let a policy repair models, and compare its recovery with trivial baselines."""
     from rich.console import Console
@@ -45,6 +53,8 @@ def evaluate(
         baselines=baselines,
         seed=seed,
         processes=processes,
+        model=model,
+        key_variable=key_variable,
         sampling=sampling,
         plan=EvaluationPlan(samples, concurrency, max_turns),
     )
