@@ -43,6 +43,14 @@ _ON_POLICY: dict[str, object] = {
     "grpo.max_staleness": 0,
     "grpo.allow_inert": True,
 }
+#: Settings without a term that has other units than rewards.
+_REWARD_ALONE: dict[str, object] = {
+    "grpo.overlong": None,
+    "grpo.kl_weight": 0.0,
+    "grpo.entropy_weight": 0.0,
+    "grpo.updates_per_step": 1,
+    "grpo.allow_inert": True,
+}
 _CLIPS = {"grpo.clip_low": 0.2, "grpo.clip_high": 0.28}
 _OTHER_CLIPS = {"grpo.clip_low": 0.1, "grpo.clip_high": 0.14}
 
@@ -89,8 +97,10 @@ def times(values: Sequence[float]) -> list[float]:
 
 
 def _reward_times(config: RunConfig, batch: StoredBatch, settings: Settings) -> PlantedChange:
+    """Give rewards in other units, where nothing but rewards has units."""
+    alone = _parsed(config.model_dump(mode="json"), _REWARD_ALONE)
     changed = with_rewards(batch, times)
-    found = _of_batches(config, config, batch, settings, changed=changed)
+    found = _of_batches(alone, alone, batch, settings, changed=changed)
     reward = reward_finding(reward_values([batch]), reward_values([changed]))
     gradient = gradient_verdict([found], ())
     verdict = reward.verdict if gradient is not SwitchVerdict.ACTS else gradient
@@ -160,11 +170,13 @@ def moved(values: Sequence[float]) -> list[float]:
 
 
 def _rewards_moved(config: RunConfig, batch: StoredBatch, settings: Settings) -> PlantedChange:
-    found = _of_batches(config, config, batch, settings, changed=with_rewards(batch, moved))
+    # In half of the groups: in all, groups of two answers would only turn the gradient round.
+    changed = with_rewards(batch, moved, every=2)
+    found = _of_batches(config, config, batch, settings, changed=changed)
     verdict = gradient_verdict([found], ())
     return PlantedChange(
         name="rewards_moved",
-        planted="each answer gets the reward of the next one",
+        planted="in every second group, each answer gets the reward of the next one",
         expected=[SwitchVerdict.ACTS],
         found=verdict,
         reason="this one acts: a check that calls everything a no-op would miss it",

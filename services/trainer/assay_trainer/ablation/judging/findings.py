@@ -104,6 +104,8 @@ class ArmRow(JudgedRow):
     #: Sampled tokens over all seeds, by the groups played and the mean length of trained answers.
     drawn_tokens: float = 0.0
     took_s: float = 0.0
+    #: Draws trained on in both arms, over those of either; the mean over seeds.
+    shared_draws: float | None = None
     rank: int | None = None
     #: Over its seeds, of the step events.
     meters: dict[str, FiniteFloat] = {}

@@ -38,6 +38,7 @@ from assay_trainer.ablation.judging.measurements import (
     MeasuredRun,
     read_run,
     refused,
+    shared_draws,
 )
 from assay_trainer.ablation.judging.trivial import trivial_rows
 from assay_trainer.ablation.metrics import is_lower_better
@@ -171,7 +172,8 @@ def _arm_row(
     elif against is not None and _has_equal_weights(found.arms[arm.name], found.arms[against]):
         told = f"after training, its weights are those of {against} in every seed"
         row = row.model_copy(update={"state": SwitchVerdict.NO_EFFECT.value, "reason": told})
-    return row.model_copy(update=_costs(run, arm, seed))
+    shared = shared_draws(found.arms[arm.name], found.arms[against]) if against else None
+    return row.model_copy(update={**_costs(run, arm, seed), "shared_draws": shared})
 
 
 def _has_equal_weights(arm: MeasuredArm, other: MeasuredArm) -> bool:

@@ -139,6 +139,8 @@ def _curve(
     for number, arm in enumerate(arms):
         colour = _ARMS[number % len(_ARMS)]
         own = [one for one in points if one.arm == arm]
+        if not own:
+            continue
         by_seed: dict[int, list[ArmCurvePoint]] = defaultdict(list)
         by_step: dict[int, list[ArmCurvePoint]] = defaultdict(list)
         for one in sorted(own, key=lambda point: point.step):

@@ -39,6 +39,8 @@ def missed(run: RunFolder, **grpo: Any) -> list[str]:
         {"loss": "gspo", "updates_per_step": 2},
         {"correction": {"kind": "tis", "high": 2.0}, "max_staleness": 2},
         {"kl_weight": 0.1, "temperature": 0.7, "max_grad_norm": 0.1},
+        {"entropy_weight": 0.5, "normalise": "none", "updates_per_step": 3},
+        {"overlong": {"kind": "punish", "tokens": 14}, "normalise": "none"},
     ],
     ids=str,
 )
