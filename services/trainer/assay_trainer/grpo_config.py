@@ -132,7 +132,8 @@ class GRPOConfig(Config):
     replace_flat: bool = True
     #: Up to this many groups a step.
     max_groups_per_step: int = Field(default=48, gt=0)
-    #: GRPO ends after this many steps in a row whose groups all have equal rewards.
+    #: GRPO ends after as many groups in a row without an advantage as this many steps of
+    #: `max_groups_per_step` groups have.
     max_flat_steps: int = Field(default=3, gt=0)
     #: A group that no worker plays in this time is sent again; after this number of attempts it has
     #: failed. Time in the queue behind other groups does not count.

@@ -42,7 +42,7 @@ class EvaluatorConfig(Config):
     limit: int | None = Field(default=None, gt=0)
     #: Names of metrics. All are tested together; the first one ranks.
     metrics: Annotated[tuple[str, ...], Field(min_length=1)] = ("pass@1",)
-    #: Also measure every so many updates; without it, only the end is measured.
+    #: Also measure at each multiple of this number of steps; else only at the end.
     curve_every: int | None = Field(default=None, gt=0)
 
 
@@ -114,7 +114,7 @@ class AblationConfig(Config):
     def _names_are_known(self) -> Self:
         taken = next((name for name in self.arms if name in _RESERVED), None)
         if taken is not None:
-            raise ValueError(f"no arm can be called {taken}: it has a row of its own")
+            raise ValueError(f"{taken} cannot name an arm: the report uses it for another row")
         for goal in self.goals:
             for name in (goal.arm, goal.against):
                 if name is not None and name not in (*self.arms, START):

@@ -18,7 +18,7 @@ CURVE = "ablation_curve"
 
 
 @dataclass(frozen=True)
-class Arm:
+class AblationArm:
     """An arm with all its changes of the base; `previous` is the arm that it is compared with."""
 
     name: str
@@ -33,9 +33,9 @@ class AblationPlan:
     config: AblationConfig
     #: The run file as it was written, with the changes that all arms have.
     values: Mapping[str, Any]
-    arms: tuple[Arm, ...]
+    arms: tuple[AblationArm, ...]
 
-    def arm(self, name: str) -> Arm:
+    def arm(self, name: str) -> AblationArm:
         return next(one for one in self.arms if one.name == name)
 
 
@@ -59,13 +59,13 @@ def make_plan(config: AblationConfig, values: Mapping[str, Any]) -> AblationPlan
     if base.grpo is None:
         raise ConfigError("the arms of an ablation train by GRPO", field="grpo")
     check_metrics(config.evaluation.metrics)
-    arms: list[Arm] = []
+    arms: list[AblationArm] = []
     for name, own in config.arms.items():
         if not arms:
-            arms.append(Arm(name, dict(own), None))
+            arms.append(AblationArm(name, dict(own), None))
             continue
         before = arms[-1] if config.mode == "cumulative" else arms[0]
-        arms.append(Arm(name, {**before.overrides, **own}, before.name))
+        arms.append(AblationArm(name, {**before.overrides, **own}, before.name))
     plan = AblationPlan(config, changed, tuple(arms))
     start_config(plan)
     for arm in arms:
@@ -127,12 +127,12 @@ def start_config(plan: AblationPlan) -> RunConfig:
     return parse_config(RunConfig, values, source="the start")
 
 
-def arm_values(plan: AblationPlan, arm: Arm) -> dict[str, Any]:
+def arm_values(plan: AblationPlan, arm: AblationArm) -> dict[str, Any]:
     """Return the run file of an arm as the base has it: with SFT, and its own evaluation."""
     return with_overrides(plan.values, arm.overrides)
 
 
-def arm_config(plan: AblationPlan, arm: Arm, seed: int, start: Path | None) -> RunConfig:
+def arm_config(plan: AblationPlan, arm: AblationArm, seed: int, start: Path | None) -> RunConfig:
     """Return the run file of an arm and a seed: the base from the start's weights, GRPO alone.
 
     The start has proved the rewards and looked for leaks, so the arms do not. Without `start`, the

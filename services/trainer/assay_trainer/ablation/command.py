@@ -25,7 +25,7 @@ def ablate(
         None, help="Print the winner of this folder, and write its winner.json again."
     ),
     lane: list[Path] = typer.Option(
-        None, help="File of NAME=VALUE lines: services and cards of runs beside the others."
+        None, help="File of NAME=VALUE lines: services and cards for part of the runs."
     ),
     plan: bool = typer.Option(False, "--plan", help="Show arms, runs and changes; train nothing."),
     quiet: bool = typer.Option(False, help="Show nothing; events are in the folder."),

@@ -35,7 +35,7 @@ def check_metrics(names: Sequence[str]) -> None:
     for name in names:
         if not (_AT.fullmatch(name) or _NAME.fullmatch(name)):
             raise ConfigError(
-                f"{name!r} is no metric",
+                f"{name!r} cannot be a metric",
                 field="evaluation.metrics",
                 hint="pass@1, reward, rr@5, tokens, truncated, or a component of the rubric",
             )

@@ -16,8 +16,8 @@ from assay_shared.runs.run_folder import Event, RunStatus
 from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.ablation.ablation_folder import AblationFolder, is_finished
-from assay_trainer.ablation.arms import AblationPlan, Arm, arm_config, start_config
-from assay_trainer.ablation.decomposition.findings import Controls, Decomposition
+from assay_trainer.ablation.arms import AblationArm, AblationPlan, arm_config, start_config
+from assay_trainer.ablation.decomposition.findings import Decomposition, PlantedChanges
 from assay_trainer.ablation.runs import RunOrder, run_all
 from assay_trainer.stop import Stop
 
@@ -28,7 +28,7 @@ OnEvent = Callable[[Event], None]
 
 @dataclass
 class AblationRun:
-    """A running ablation: its folder, its plan, and what it needs to go on."""
+    """A running ablation: its folder, its plan, services, and listeners."""
 
     folder: AblationFolder
     plan: AblationPlan
@@ -48,7 +48,7 @@ class AblationRun:
         )
 
 
-def run_ablation(run: AblationRun) -> list[Arm]:
+def run_ablation(run: AblationRun) -> list[AblationArm]:
     """Finish all runs and decompositions; return the arms that were trained, in order.
 
     Raises:
@@ -71,7 +71,9 @@ def run_ablation(run: AblationRun) -> list[Arm]:
     return trained
 
 
-def previous_trained(plan: AblationPlan, arm: Arm, trained: Sequence[Arm]) -> Arm:
+def previous_trained(
+    plan: AblationPlan, arm: AblationArm, trained: Sequence[AblationArm]
+) -> AblationArm:
     """Return the arm that `arm` is compared with: its previous one, or what that one equals."""
     names = {one.name for one in trained}
     before = arm
@@ -96,7 +98,7 @@ def start_weights(folder: AblationFolder) -> Path:
     return next(models / name for name in ("dpo", "sft", "initial") if (models / name).is_dir())
 
 
-def _train(run: AblationRun, arm: Arm) -> None:
+def _train(run: AblationRun, arm: AblationArm) -> None:
     start = start_weights(run.folder).resolve()
     orders = [
         RunOrder(run.folder.run(arm.name, seed), arm_config(run.plan, arm, seed, start))
@@ -115,15 +117,15 @@ def _finish(run: AblationRun, stage: str, orders: Sequence[RunOrder]) -> None:
     run.record("runs_finished", stage=stage, num_runs=len(orders))
 
 
-def _controls(run: AblationRun, arm: Arm) -> Controls:
+def _controls(run: AblationRun, arm: AblationArm) -> PlantedChanges:
     path = run.folder.controls
     if not path.exists():
         run.status("controls")
         _compute(run, "controls", arm.name)
-    return Controls.model_validate_json(path.read_text())
+    return PlantedChanges.model_validate_json(path.read_text())
 
 
-def _decomposition(run: AblationRun, arm: Arm, previous: Arm) -> Decomposition:
+def _decomposition(run: AblationRun, arm: AblationArm, previous: AblationArm) -> Decomposition:
     path = run.folder.decomposition(arm.name)
     if not path.exists():
         run.status(f"decompose {arm.name}")
@@ -132,7 +134,7 @@ def _decomposition(run: AblationRun, arm: Arm, previous: Arm) -> Decomposition:
 
 
 def _compute(run: AblationRun, kind: str, *names: str) -> None:
-    """Compute gradients in a process of its own.
+    """Compute gradients in another process.
 
     Raises:
         Stopped: a stop was requested.

@@ -1,4 +1,4 @@
-"""The runs of an ablation: each is a process of `assay train`, in a lane of its own services.
+"""The runs of an ablation: each is a process of `assay train`, with the services of a lane.
 
 A lane is an environment: addresses of inference, queue and the rest, and the visible cards. Runs
 of one lane follow each other, as they publish to the same inference. The kernel ends the processes

@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from assay_shared.statistics.interval import Interval
 from assay_shared.types import Status
@@ -71,6 +71,8 @@ def draw_meters(steps: Sequence[StepEvent], path: Path) -> bool:
         for start in starts:
             ax.axvline(start - 0.5, color=_BEFORE, linestyle=":", linewidth=1)
         ax.set_title(meter.title, fontsize=9)
+        if meter.unit == "share":
+            ax.yaxis.set_major_formatter(PercentFormatter(1))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     for ax in axes[len(active) :]:
         ax.set_axis_off()

@@ -15,7 +15,7 @@ from assay_trainer.evaluation import figures
 from assay_trainer.evaluation.curriculum_report import curriculum_facts, draw_curriculum
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult, difference
 from assay_trainer.evaluation.pages import picture_url, templates_in
-from assay_trainer.meters import METERS, ActivityMeter, stages_of, summary
+from assay_trainer.meters import METERS, ActivityMeter, summary
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NUM_SHOWN = 3
@@ -219,10 +219,6 @@ def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:
             | asdict(summary(meter, steps))
             for meter in METERS
         },
-        "curriculum": [
-            {"stage": name, "first_step": first, "last_step": last}
-            for name, first, last in stages_of(steps)
-        ],
         "groups_refused": dict(refused),
         "by_domain": {
             domain: {"played": number, "trained_on": trained[domain]}

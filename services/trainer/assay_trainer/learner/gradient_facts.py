@@ -13,6 +13,8 @@ from assay_trainer.learner.objective import LossSums, Objective
 NUM_SUMS = len(fields(LossSums)) + 2
 #: The sums that become means over the sampled tokens.
 _MEANS = ("entropy", "kl", "clipped_low", "clipped_high")
+#: A smaller square of the spread is the arithmetic's.
+_NO_SPREAD = 1e-12
 
 
 @dataclass(frozen=True)
@@ -77,4 +79,5 @@ def _spread(total: float, squares: float, number: float) -> float | None:
     if not number or not total:
         return None
     mean = total / number
-    return math.sqrt(max(0.0, squares / number - mean * mean)) / mean
+    ratio = squares / number / (mean * mean) - 1
+    return math.sqrt(ratio) if ratio > _NO_SPREAD else 0.0

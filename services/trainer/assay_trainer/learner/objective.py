@@ -160,8 +160,8 @@ def policy_loss(
         masked=importance.masked_L.sum(),
         truncated=importance.truncated_L.sum(),
         importance=log_weight_L.exp().sum(),
-        weight=tokens.weights_L.sum(),
-        weight_squares=tokens.weights_L.square().sum(),
+        weight=tokens.weights_L.double().sum(),
+        weight_squares=tokens.weights_L.double().square().sum(),
         policy_gradient=_size(policy, logprobs_L),
         kl_gradient=_size(kl, logprobs_L),
     )

@@ -107,6 +107,7 @@ def make_dpo_step(step: int, margin: float = 1.5) -> DPOStep:
     )
 
 
+METER_WORDS = ("clipped high 100.0%", "groups replaced 1", "<b>")
 RATE = {"value": 0.75, "low": 0.5, "high": 0.9}
 MEASURED: dict[str, JsonValue] = {
     "name": "after",
@@ -156,6 +157,10 @@ def test_a_report_has_its_numbers_and_pictures(folder: RunFolder) -> None:
     assert "&lt;b&gt;<td>8<td>33.3%" in html
     assert html.count("data:image/png;base64,") == 8
     assert facts["training"]["groups_refused"] == {"too_old": 4}
+    assert facts["training"]["meters"]["clipped_high"]["num_active"] == 4
+    assert facts["training"]["meters"]["importance_weight_mean"]["num_active"] == 0
+    assert "| clipped high | 100.0% | 100.0% | 100.0% | 100.0% | 4 of 4 |" in markdown
+    assert "<td>mean importance weight<td>1<td>1<td>1<td>1<td>0 of 4" in html
     measured = MISMATCH.model_dump() | {"num_tokens": 40, "num_steps": 4}
     assert facts["training"]["mismatch"] == measured
     for text in (markdown, html):
@@ -302,7 +307,16 @@ def test_the_view_shows_a_whole_run_on_a_terminal_and_as_lines(folder: RunFolder
         console.print(view.summary())
         shown = console.export_text()
         words = ("SFT", "loss 0.500", "validation loss 0.700", "DPO", "margin 1.500", "75.0%")
-        for word in (*words, "GRPO", "reward", "pass rate", "groups/s", "staleness", "40.0%"):
+        for word in (
+            *words,
+            "GRPO",
+            "reward",
+            "pass rate",
+            "groups/s",
+            "staleness",
+            "40.0%",
+            *METER_WORDS,
+        ):
             assert word in shown, (terminal, word)
         assert view.end is not None
         assert view.end.report == "r.md"

@@ -52,6 +52,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "dual clip": {"loss": "dapo", "dual_clip": 1.5},
     "kl": {"loss": "grpo", "kl_weight": 0.5},
 }
+MASKS = ("mis", "icepop", "sequence mask")
 
 
 def make_config(**changes: Any) -> GRPOConfig:
@@ -133,6 +134,8 @@ def test_loss_and_gradient_are_trls_however_the_rows_are_packed(
         facts, found = gradient(make_model(), step_rows, config, tokens_per_pack, reference)
         assert facts.loss == pytest.approx(loss, rel=1e-5, abs=1e-6)
         assert distance(found, expected) < 1e-5, tokens_per_pack
+        assert (0 < facts.masked_share < 1) == (form in MASKS)
+        assert (0 < facts.truncated_weight_share < 1) == form.startswith("truncated")
     assert max(float(one.abs().max()) for one in expected.values()) > 1e-3
 
 

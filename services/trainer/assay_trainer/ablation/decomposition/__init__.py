@@ -1,1 +1,1 @@
-"""What an arm changes: its gradients and samples beside those of the arm before it."""
+"""What an arm changes: its gradients and samples, compared with the arm before it."""

@@ -57,9 +57,18 @@ def _policy(groups: Sequence[ScoredGroup], version: int) -> PolicyVersion:
     return next(iter(known), PolicyVersion(version=version, digest=""))
 
 
-def with_rewards(batch: StoredBatch, change: Rewards) -> StoredBatch:
-    """Return the batch with other rewards, in each group by `change`; components follow."""
-    return replace(batch, groups=tuple(_changed(one, change) for one in batch.groups))
+def with_rewards(batch: StoredBatch, change: Rewards, every: int = 1) -> StoredBatch:
+    """Return the batch with other rewards by `change`; components follow.
+
+    Of the groups with unequal rewards, `every` second or third one is changed.
+    """
+    groups, number = list(batch.groups), 0
+    for place, scored in enumerate(groups):
+        values = {one.value for one in scored.rewards if isinstance(one, Scored)}
+        if (len(values) > 1 and number % every == 0) or every == 1:
+            groups[place] = _changed(scored, change)
+        number += len(values) > 1
+    return replace(batch, groups=tuple(groups))
 
 
 def _changed(scored: ScoredGroup, change: Rewards) -> ScoredGroup:

@@ -19,8 +19,8 @@ from assay_trainer.ablation.decomposition.batches import (
 from assay_trainer.ablation.decomposition.decompose import compare, start_of
 from assay_trainer.ablation.decomposition.findings import (
     BatchParts,
-    Control,
-    Controls,
+    PlantedChange,
+    PlantedChanges,
     SwitchVerdict,
 )
 from assay_trainer.ablation.decomposition.sampler import SamplerFacts, sampler_finding
@@ -43,11 +43,19 @@ _ON_POLICY: dict[str, object] = {
     "grpo.max_staleness": 0,
     "grpo.allow_inert": True,
 }
+#: Settings without a term that has other units than rewards.
+_REWARD_ALONE: dict[str, object] = {
+    "grpo.overlong": None,
+    "grpo.kl_weight": 0.0,
+    "grpo.entropy_weight": 0.0,
+    "grpo.updates_per_step": 1,
+    "grpo.allow_inert": True,
+}
 _CLIPS = {"grpo.clip_low": 0.2, "grpo.clip_high": 0.28}
 _OTHER_CLIPS = {"grpo.clip_low": 0.1, "grpo.clip_high": 0.14}
 
 
-def run_controls(config: RunConfig, run: RunFolder, ranks: Ranks) -> Controls:
+def run_controls(config: RunConfig, run: RunFolder, ranks: Ranks) -> PlantedChanges:
     """Return what the checks say about each planted change, on the first stored batch of a run.
 
     Raises:
@@ -55,9 +63,9 @@ def run_controls(config: RunConfig, run: RunFolder, ranks: Ranks) -> Controls:
     """
     batches = stored_batches(run, 1)
     if not batches:
-        return Controls(run=run.path.name, controls=[])
+        return PlantedChanges(run=run.path.name, controls=[])
     batch, settings = batches[0], Settings(start_of(run), ranks)
-    return Controls(
+    return PlantedChanges(
         run=run.path.name,
         controls=[
             _reward_times(config, batch, settings),
@@ -88,13 +96,15 @@ def times(values: Sequence[float]) -> list[float]:
     return [REWARD_TIMES * one for one in values]
 
 
-def _reward_times(config: RunConfig, batch: StoredBatch, settings: Settings) -> Control:
+def _reward_times(config: RunConfig, batch: StoredBatch, settings: Settings) -> PlantedChange:
+    """Give rewards in other units, where nothing but rewards has units."""
+    alone = _parsed(config.model_dump(mode="json"), _REWARD_ALONE)
     changed = with_rewards(batch, times)
-    found = _of_batches(config, config, batch, settings, changed=changed)
+    found = _of_batches(alone, alone, batch, settings, changed=changed)
     reward = reward_finding(reward_values([batch]), reward_values([changed]))
     gradient = gradient_verdict([found], ())
     verdict = reward.verdict if gradient is not SwitchVerdict.ACTS else gradient
-    return Control(
+    return PlantedChange(
         name="reward_times",
         planted=f"every reward times {REWARD_TIMES:g}",
         expected=[SwitchVerdict.OTHER_UNITS],
@@ -108,7 +118,7 @@ def _reward_times(config: RunConfig, batch: StoredBatch, settings: Settings) -> 
 
 def _temperature_twice(
     config: RunConfig, batch: StoredBatch, settings: Settings, run: RunFolder
-) -> Control:
+) -> PlantedChange:
     """Give the temperature that the arm has once more, as an override."""
     assert config.grpo is not None
     values = config.model_dump(mode="json")
@@ -120,7 +130,7 @@ def _temperature_twice(
     facts = SamplerFacts(config.grpo, new.grpo, [batch], step_events(run)[:1])
     sampler = sampler_finding(changed, facts)
     verdict, reason = arm_verdict(gradient_verdict([found], changed), sampler)
-    return Control(
+    return PlantedChange(
         name="temperature_twice",
         planted=f"temperature {config.grpo.temperature:g} given a second time",
         expected=[SwitchVerdict.NO_EFFECT],
@@ -130,7 +140,7 @@ def _temperature_twice(
     )
 
 
-def _clip_on_policy(config: RunConfig, batch: StoredBatch, settings: Settings) -> Control:
+def _clip_on_policy(config: RunConfig, batch: StoredBatch, settings: Settings) -> PlantedChange:
     """Halve the clip of a step with one update, on samples of the weights that it updates."""
     assert config.grpo is not None
     # Only what has a meaning for every run file: the rest is as the arm has it.
@@ -139,7 +149,7 @@ def _clip_on_policy(config: RunConfig, batch: StoredBatch, settings: Settings) -
     new = _parsed(values, {**_ON_POLICY, **_OTHER_CLIPS})
     found = _of_batches(old, new, batch, settings, on_policy=True)
     verdict, reason = arm_verdict(gradient_verdict([found], changed_fields(old, new)), None)
-    return Control(
+    return PlantedChange(
         name="clip_on_policy",
         planted="half the clip, with one update on samples of the same weights",
         expected=[SwitchVerdict.NO_EFFECT],
@@ -159,12 +169,14 @@ def moved(values: Sequence[float]) -> list[float]:
     return [*values[1:], *values[:1]]
 
 
-def _rewards_moved(config: RunConfig, batch: StoredBatch, settings: Settings) -> Control:
-    found = _of_batches(config, config, batch, settings, changed=with_rewards(batch, moved))
+def _rewards_moved(config: RunConfig, batch: StoredBatch, settings: Settings) -> PlantedChange:
+    # In half of the groups: in all, groups of two answers would only turn the gradient round.
+    changed = with_rewards(batch, moved, every=2)
+    found = _of_batches(config, config, batch, settings, changed=changed)
     verdict = gradient_verdict([found], ())
-    return Control(
+    return PlantedChange(
         name="rewards_moved",
-        planted="each answer gets the reward of the next one",
+        planted="in every second group, each answer gets the reward of the next one",
         expected=[SwitchVerdict.ACTS],
         found=verdict,
         reason="this one acts: a check that calls everything a no-op would miss it",

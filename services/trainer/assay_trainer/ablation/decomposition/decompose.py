@@ -81,7 +81,7 @@ def decompose(
 def _along(
     old: Setting, new: Setting, batches: list[StoredBatch], on_batch: OnBatch
 ) -> list[BatchParts]:
-    """Return the parts of each batch; the weights go on as under the old settings."""
+    """Return the parts of each batch; the weights follow the old settings."""
     found = []
     state = old.updater.snapshot()
     for batch in batches:

@@ -34,7 +34,7 @@ class FrozenFinding(BaseModel):
 
 
 class BatchParts(FrozenFinding):
-    """A stored batch under both settings; see `gradients.Parts`."""
+    """A stored batch under both settings; see `gradients.GradientParts`."""
 
     step: int
     num_groups: int
@@ -59,7 +59,7 @@ class SamplerFinding(FrozenFinding):
     jaccard: float | None = None
 
 
-class RewardFinding(FrozenFinding):
+class RewardUnits(FrozenFinding):
     """New rewards as scale x old + offset, over the same answers."""
 
     verdict: SwitchVerdict
@@ -70,7 +70,7 @@ class RewardFinding(FrozenFinding):
 
 
 class Decomposition(FrozenFinding):
-    """decompositions/ARM.json: an arm beside the one that it is compared with."""
+    """decompositions/ARM.json: an arm and its comparison arm."""
 
     arm: str
     previous: str
@@ -84,7 +84,7 @@ class Decomposition(FrozenFinding):
     reason: str
 
 
-class Control(FrozenFinding):
+class PlantedChange(FrozenFinding):
     """A change that was planted, with what the checks must say about it."""
 
     name: str
@@ -93,18 +93,18 @@ class Control(FrozenFinding):
     found: SwitchVerdict
     reason: str
     parts: BatchParts | None = None
-    reward: RewardFinding | None = None
+    reward: RewardUnits | None = None
 
     @property
     def is_found(self) -> bool:
         return self.found in self.expected
 
 
-class Controls(FrozenFinding):
+class PlantedChanges(FrozenFinding):
     """controls.json: all planted changes of an ablation."""
 
     run: str
-    controls: list[Control]
+    controls: list[PlantedChange]
 
     @property
     def work(self) -> bool:

@@ -27,7 +27,7 @@ class StepEffect:
 
 
 @dataclass(frozen=True)
-class Parts:
+class GradientParts:
     """g' = scale g + r with r orthogonal to g; the norms of g' - g over g, and of r over g'."""
 
     difference: float
@@ -53,16 +53,16 @@ def effect_of(updater: ProbedUpdater, start: Snapshot, take_step: TakeStep) -> S
     return StepEffect(total_W, updater.weights_W() - before_W)
 
 
-def parts(old_W: torch.Tensor, new_W: torch.Tensor) -> Parts:
+def parts(old_W: torch.Tensor, new_W: torch.Tensor) -> GradientParts:
     """Return the new vector's parts along and across the old one."""
     old, new = old_W.double(), new_W.double()
     square, square_new = float(old @ old), float(new @ new)
     if square == 0.0 or square_new == 0.0:
         same = square == square_new
-        return Parts(0.0 if same else 1.0, 1.0 if same else 0.0, 0.0 if same else 1.0)
+        return GradientParts(0.0 if same else 1.0, 1.0 if same else 0.0, 0.0 if same else 1.0)
     scale = float(old @ new) / square
     gap, across = new - old, new - scale * old
-    return Parts(
+    return GradientParts(
         difference=sqrt(float(gap @ gap) / square),
         scale=scale,
         direction=sqrt(float(across @ across) / square_new),

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from assay_trainer.ablation.decomposition.findings import (
     BatchParts,
-    RewardFinding,
+    RewardUnits,
     SamplerFinding,
     SwitchVerdict,
 )
@@ -70,7 +70,7 @@ def _of_gradient(verdict: SwitchVerdict) -> str:
     }.get(verdict, "")
 
 
-def reward_finding(old: Sequence[float], new: Sequence[float]) -> RewardFinding:
+def reward_finding(old: Sequence[float], new: Sequence[float]) -> RewardUnits:
     """Return the fit of new rewards by the old ones, with the verdict on the change.
 
     Rewards that are the old ones times a number, plus another one, are OTHER UNITS.
@@ -91,6 +91,6 @@ def reward_finding(old: Sequence[float], new: Sequence[float]) -> RewardFinding:
         verdict = SwitchVerdict.OTHER_UNITS
     else:
         verdict = SwitchVerdict.ACTS
-    return RewardFinding(
+    return RewardUnits(
         verdict=verdict, scale=scale, offset=offset, r_squared=r_squared, num_answers=num
     )

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
-from assay_trainer.ablation.decomposition.findings import Control, Decomposition
+from assay_trainer.ablation.decomposition.findings import Decomposition, PlantedChange
 
 
 class JudgedVerdict(StrEnum):
@@ -21,7 +21,7 @@ class JudgedRow(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Bounds(JudgedRow):
+class ValueBounds(JudgedRow):
     """A number with its interval; without bounds, one that has none."""
 
     value: FiniteFloat
@@ -37,7 +37,7 @@ class TableRow(JudgedRow):
     kind: str
     set: str
     metric: str
-    value: Bounds
+    value: ValueBounds
     #: Each seed's mean, in the order of the seeds.
     seeds: list[FiniteFloat] = []
     num_tasks: int
@@ -50,7 +50,7 @@ class ChangeRow(JudgedRow):
     against: str
     set: str
     metric: str
-    change: Bounds
+    change: ValueBounds
     p: FiniteFloat
     #: Holm's, over all rows of its family.
     p_corrected: FiniteFloat
@@ -65,7 +65,7 @@ class ChangeRow(JudgedRow):
 
 
 class NoiseRow(JudgedRow):
-    """A/A: seeds of one arm beside each other."""
+    """A/A: differences between the seeds of an arm."""
 
     set: str
     metric: str
@@ -83,7 +83,7 @@ class GoalRow(JudgedRow):
     """A goal of the file."""
 
     goal: str
-    found: Bounds | None
+    found: ValueBounds | None
     verdict: JudgedVerdict
     reason: str = ""
 
@@ -104,12 +104,14 @@ class ArmRow(JudgedRow):
     #: Sampled tokens over all seeds, by the groups played and the mean length of trained answers.
     drawn_tokens: float = 0.0
     took_s: float = 0.0
+    #: Draws trained on in both arms, over those of either; the mean over seeds.
+    shared_draws: float | None = None
     rank: int | None = None
     #: Over its seeds, of the step events.
     meters: dict[str, FiniteFloat] = {}
 
 
-class CurvePoint(JudgedRow):
+class ArmCurvePoint(JudgedRow):
     """A point of an arm's curve: of one seed after some updates."""
 
     arm: str
@@ -131,7 +133,7 @@ class AblationReport(JudgedRow):
     confidence: float
     metrics: list[str]
     controls_work: bool
-    controls: list[Control]
+    controls: list[PlantedChange]
     arms: list[ArmRow]
     table: list[TableRow]
     changes: list[ChangeRow]
@@ -142,7 +144,7 @@ class AblationReport(JudgedRow):
     winner: str | None
     winner_reason: str
     start_digest: str
-    curves: list[CurvePoint]
+    curves: list[ArmCurvePoint]
     notes: list[str]
 
     @property

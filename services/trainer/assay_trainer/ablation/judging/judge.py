@@ -11,11 +11,11 @@ import numpy as np
 from assay_shared.statistics.multiplicity import holm
 from assay_trainer.ablation.judging.crossed import CrossedMean, crossed_mean
 from assay_trainer.ablation.judging.findings import (
-    Bounds,
     ChangeRow,
     JudgedVerdict,
     NoiseRow,
     TableRow,
+    ValueBounds,
 )
 from assay_trainer.ablation.judging.measurements import MeasuredArm, MeasuredRun
 from assay_trainer.ablation.metrics import is_lower_better
@@ -55,12 +55,12 @@ def value_row(arm: MeasuredArm, key: Key, confidence: float) -> TableRow | None:
     )
 
 
-def bounds_of(found: CrossedMean, confidence: float) -> Bounds:
+def bounds_of(found: CrossedMean, confidence: float) -> ValueBounds:
     interval = found.interval(confidence)
     low, high = interval.low, interval.high
     if not (isfinite(low) and isfinite(high)):
-        return Bounds(value=interval.value)
-    return Bounds(value=interval.value, low=low, high=high)
+        return ValueBounds(value=interval.value)
+    return ValueBounds(value=interval.value, low=low, high=high)
 
 
 def difference(arm: MeasuredArm, other: MeasuredArm | MeasuredRun, key: Key) -> CrossedMean | None:

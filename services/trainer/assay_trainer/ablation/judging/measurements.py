@@ -32,6 +32,8 @@ class MeasuredRun:
     #: Of the weights that were evaluated.
     weights: str
     num_failed: int
+    #: Numbers of the draws that were trained on.
+    draws: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def read_run(folder: AblationFolder, run: Path, metrics: Sequence[str]) -> Measu
             values[name, metric] = {id_: v for id_, v in found.items() if v is not None}
     lost = sum(sample.failure is not None for one in stored.sets.values() for sample in one.samples)
     digests = {**_of_evaluator(stored), **_of_training(RunFolder(run))}
-    return MeasuredRun(run, values, digests, str(stored.record.policy.digest), lost)
+    draws = trained_draws(RunFolder(run))
+    return MeasuredRun(run, values, digests, str(stored.record.policy.digest), lost, draws)
 
 
 def _of_evaluator(stored: StoredEvaluation) -> dict[str, str]:
@@ -93,6 +96,23 @@ def _of_training(run: RunFolder) -> dict[str, str]:
         sorted({one.scorer for one in read_rollouts(run.rollouts)})
     )
     return found
+
+
+def trained_draws(run: RunFolder) -> frozenset[int]:
+    """Return the draws of a run's trained groups, without those that a resume has replaced."""
+    keys = (one.group.key for one in read_rollouts(run.rollouts) if not one.superseded)
+    numbers = (key.split("/")[1] for key in keys if key.count("/") > 1)
+    return frozenset(int(one) for one in numbers if one.isdecimal())
+
+
+def shared_draws(arm: MeasuredArm, other: MeasuredArm) -> float | None:
+    """Return the share of draws that both arms trained on (Jaccard), the mean over seeds."""
+    found = []
+    for seed, run in arm.runs.items():
+        theirs = other.runs[seed].draws if seed in other.runs else frozenset()
+        if run.draws or theirs:
+            found.append(len(run.draws & theirs) / len(run.draws | theirs))
+    return sum(found) / len(found) if found else None
 
 
 def refused(baseline: MeasuredArm, arm: MeasuredArm) -> list[str]:

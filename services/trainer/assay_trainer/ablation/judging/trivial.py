@@ -1,7 +1,7 @@
 """Policies without skill on the held-out tasks, in the units of the ablation's metrics.
 
 Tasks of one answer have those of `assay audit`; tasks of or_debug, those of `assay or-debug
-evaluate`, which runs as a process of its own.
+evaluate`, which runs as another process.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from assay_shared.settings.environment import ServiceSettings
 from assay_shared.statistics.interval import Interval
 from assay_shared.statistics.paired import mean_over_tasks
 from assay_shared.types import Task
-from assay_trainer.ablation.judging.findings import Bounds, TableRow
+from assay_trainer.ablation.judging.findings import TableRow, ValueBounds
 from assay_trainer.checks.baselines import audit
 
 KIND = "trivial"
@@ -127,6 +127,6 @@ def _row(policy: str, set_name: str, metric: str, found: Interval, num_tasks: in
         kind=KIND,
         set=set_name,
         metric=metric,
-        value=Bounds(value=found.value, low=found.low, high=found.high),
+        value=ValueBounds(value=found.value, low=found.low, high=found.high),
         num_tasks=num_tasks,
     )

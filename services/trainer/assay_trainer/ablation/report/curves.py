@@ -6,11 +6,11 @@ from statistics import fmean
 from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.ablation.arms import CURVE, TIER
 from assay_trainer.ablation.decomposition.batches import step_events
-from assay_trainer.ablation.judging.findings import CurvePoint
+from assay_trainer.ablation.judging.findings import ArmCurvePoint
 from assay_trainer.events import StepEvent, TierEvaluated, content, living
 
 TRAINING = "training pass rate"
-#: Fields of a step's event whose means stand beside an arm; reward is no result.
+#: Fields of a step's event. The report shows their means for each arm; reward is not a result.
 METERS = (
     "reward",
     "reward_variance",
@@ -49,12 +49,12 @@ def meters_of(steps: Sequence[StepEvent]) -> dict[str, float]:
     return found
 
 
-def curve_points(arm: str, seed: int, run: RunFolder, group_size: int) -> list[CurvePoint]:
+def curve_points(arm: str, seed: int, run: RunFolder, group_size: int) -> list[ArmCurvePoint]:
     """Return the points of a run: its training pass rate, and the held-out metrics measured."""
     steps = step_events(run)
     tokens = dict(zip([one.step for one in steps], tokens_of(steps, group_size), strict=True))
     found = [
-        CurvePoint(
+        ArmCurvePoint(
             arm=arm,
             seed=seed,
             step=one.step,
@@ -74,7 +74,7 @@ def curve_points(arm: str, seed: int, run: RunFolder, group_size: int) -> list[C
         if one.result is not None and step in tokens:
             name = one.set.removeprefix("curve_")
             found.append(
-                CurvePoint(
+                ArmCurvePoint(
                     arm=arm,
                     seed=seed,
                     step=step,

@@ -10,16 +10,20 @@ from assay_shared.statistics.paired import mean_over_tasks
 from assay_shared.types import Task
 from assay_shared.weights import checkpoint as weights
 from assay_trainer.ablation.ablation_config import START
-from assay_trainer.ablation.arms import AblationPlan, Arm, arm_config, start_config
+from assay_trainer.ablation.arms import AblationArm, AblationPlan, arm_config, start_config
 from assay_trainer.ablation.decomposition.batches import step_events
-from assay_trainer.ablation.decomposition.findings import Controls, Decomposition, SwitchVerdict
+from assay_trainer.ablation.decomposition.findings import (
+    Decomposition,
+    PlantedChanges,
+    SwitchVerdict,
+)
 from assay_trainer.ablation.judging.findings import (
     AblationReport,
+    ArmCurvePoint,
     ArmRow,
-    Bounds,
     ChangeRow,
-    CurvePoint,
     TableRow,
+    ValueBounds,
 )
 from assay_trainer.ablation.judging.goals import judge_goals
 from assay_trainer.ablation.judging.judge import (
@@ -34,6 +38,7 @@ from assay_trainer.ablation.judging.measurements import (
     MeasuredRun,
     read_run,
     refused,
+    shared_draws,
 )
 from assay_trainer.ablation.judging.trivial import trivial_rows
 from assay_trainer.ablation.metrics import is_lower_better
@@ -52,9 +57,9 @@ class _Read:
 
     start: MeasuredRun
     arms: dict[str, MeasuredArm]
-    controls: Controls
+    controls: PlantedChanges
     rows: list[ArmRow]
-    curves: list[CurvePoint]
+    curves: list[ArmCurvePoint]
 
     @property
     def compared(self) -> list[MeasuredArm]:
@@ -62,7 +67,7 @@ class _Read:
         return [self.arms[name] for name in names]
 
 
-def make_report(run: AblationRun, trained: Sequence[Arm]) -> AblationReport:
+def make_report(run: AblationRun, trained: Sequence[AblationArm]) -> AblationReport:
     """Judge the trained arms, write all files of the report, and return it.
 
     Raises:
@@ -86,8 +91,6 @@ def make_report(run: AblationRun, trained: Sequence[Arm]) -> AblationReport:
     ranking = _ranking(found, table, keys) if ranks else []
     metric = config.evaluation.metrics[0]
     winner, why = winner_of(ranking, baseline.name, to_baseline, metric)
-    if not ranks:
-        why = "the planted changes were not found, so nothing is ranked"
     best = ranking[0] if ranking else None
     report = AblationReport(
         name=run.folder.path.name,
@@ -105,7 +108,7 @@ def make_report(run: AblationRun, trained: Sequence[Arm]) -> AblationReport:
         goals=judge_goals(config.goals, found.arms, found.start, best, confidence) if ranks else [],
         ranking=ranking,
         winner=winner,
-        winner_reason=why,
+        winner_reason=why if ranks else "the planted changes were not found",
         start_digest=weights.digest(start_weights(run.folder)),
         curves=found.curves,
         notes=[*notes, *_notes(plan, found, changes)],
@@ -115,7 +118,7 @@ def make_report(run: AblationRun, trained: Sequence[Arm]) -> AblationReport:
     return report
 
 
-def _read(run: AblationRun, trained: Sequence[Arm]) -> _Read:
+def _read(run: AblationRun, trained: Sequence[AblationArm]) -> _Read:
     folder, plan = run.folder, run.plan
     metrics, seeds = plan.config.evaluation.metrics, plan.config.seeds
     arms = {
@@ -128,7 +131,7 @@ def _read(run: AblationRun, trained: Sequence[Arm]) -> _Read:
     found = _Read(
         read_run(folder, folder.start, metrics),
         arms,
-        Controls.model_validate_json(folder.controls.read_bytes()),
+        PlantedChanges.model_validate_json(folder.controls.read_bytes()),
         [],
         [],
     )
@@ -139,7 +142,9 @@ def _read(run: AblationRun, trained: Sequence[Arm]) -> _Read:
     return found
 
 
-def _arm_row(run: AblationRun, arm: Arm, trained: Sequence[Arm], found: _Read) -> ArmRow:
+def _arm_row(
+    run: AblationRun, arm: AblationArm, trained: Sequence[AblationArm], found: _Read
+) -> ArmRow:
     """Return an arm's row: its change and state, and what its runs cost."""
     plan, folder = run.plan, run.folder
     path = folder.decomposition(arm.name)
@@ -167,7 +172,8 @@ def _arm_row(run: AblationRun, arm: Arm, trained: Sequence[Arm], found: _Read) -
     elif against is not None and _has_equal_weights(found.arms[arm.name], found.arms[against]):
         told = f"after training, its weights are those of {against} in every seed"
         row = row.model_copy(update={"state": SwitchVerdict.NO_EFFECT.value, "reason": told})
-    return row.model_copy(update=_costs(run, arm, seed))
+    shared = shared_draws(found.arms[arm.name], found.arms[against]) if against else None
+    return row.model_copy(update={**_costs(run, arm, seed), "shared_draws": shared})
 
 
 def _has_equal_weights(arm: MeasuredArm, other: MeasuredArm) -> bool:
@@ -178,7 +184,7 @@ def _has_equal_weights(arm: MeasuredArm, other: MeasuredArm) -> bool:
     )
 
 
-def _costs(run: AblationRun, arm: Arm, seed: int) -> dict[str, object]:
+def _costs(run: AblationRun, arm: AblationArm, seed: int) -> dict[str, object]:
     grpo = arm_config(run.plan, arm, seed, None).grpo
     assert grpo is not None
     runs = [RunFolder(run.folder.run(arm.name, one)) for one in run.plan.config.seeds]
@@ -192,8 +198,8 @@ def _costs(run: AblationRun, arm: Arm, seed: int) -> dict[str, object]:
     }
 
 
-def _curves(run: AblationRun, arm: Arm) -> list[CurvePoint]:
-    found: list[CurvePoint] = []
+def _curves(run: AblationRun, arm: AblationArm) -> list[ArmCurvePoint]:
+    found: list[ArmCurvePoint] = []
     for seed in run.plan.config.seeds:
         grpo = arm_config(run.plan, arm, seed, None).grpo
         assert grpo is not None
@@ -227,7 +233,7 @@ def _start_row(start: MeasuredRun, key: Key, confidence: float) -> TableRow:
         kind=START,
         set=key[0],
         metric=key[1],
-        value=Bounds(value=found.value, low=found.low, high=found.high),
+        value=ValueBounds(value=found.value, low=found.low, high=found.high),
         num_tasks=len(values),
     )
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from assay_trainer.ablation.decomposition.verdicts import LEAST_DIFFERENCE, LEAST_DIRECTION
 from assay_trainer.ablation.judging.findings import (
     AblationReport,
+    ArmCurvePoint,
     ChangeRow,
-    CurvePoint,
     JudgedVerdict,
     TableRow,
 )
@@ -117,7 +117,7 @@ def gradients(report: AblationReport) -> bytes | None:
     return _png(figure)
 
 
-def curves(points: Sequence[CurvePoint], arms: Sequence[str]) -> bytes | None:
+def curves(points: Sequence[ArmCurvePoint], arms: Sequence[str]) -> bytes | None:
     """Return curves over updates, and over sampled tokens, of each arm; thin lines are seeds."""
     names = list(dict.fromkeys(one.name for one in points))[:_MOST_CURVES]
     if not names:
@@ -134,13 +134,15 @@ def curves(points: Sequence[CurvePoint], arms: Sequence[str]) -> bytes | None:
 
 
 def _curve(
-    axes: Axes, points: Sequence[CurvePoint], arms: Sequence[str], *, by_tokens: bool
+    axes: Axes, points: Sequence[ArmCurvePoint], arms: Sequence[str], *, by_tokens: bool
 ) -> None:
     for number, arm in enumerate(arms):
         colour = _ARMS[number % len(_ARMS)]
         own = [one for one in points if one.arm == arm]
-        by_seed: dict[int, list[CurvePoint]] = defaultdict(list)
-        by_step: dict[int, list[CurvePoint]] = defaultdict(list)
+        if not own:
+            continue
+        by_seed: dict[int, list[ArmCurvePoint]] = defaultdict(list)
+        by_step: dict[int, list[ArmCurvePoint]] = defaultdict(list)
         for one in sorted(own, key=lambda point: point.step):
             by_seed[one.seed].append(one)
             by_step[one.step].append(one)

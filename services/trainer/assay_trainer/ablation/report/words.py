@@ -1,6 +1,6 @@
 """Numbers and sentences of an ablation's report."""
 
-from assay_trainer.ablation.judging.findings import AblationReport, ArmRow, Bounds, ChangeRow
+from assay_trainer.ablation.judging.findings import AblationReport, ArmRow, ChangeRow, ValueBounds
 
 
 def number(value: float) -> str:
@@ -8,7 +8,7 @@ def number(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
-def bounds(found: Bounds, *, signed: bool = False) -> str:
+def bounds(found: ValueBounds, *, signed: bool = False) -> str:
     """Return a value with its interval."""
     value = f"{found.value:+.3f}" if signed else number(found.value)
     if found.low is None or found.high is None:

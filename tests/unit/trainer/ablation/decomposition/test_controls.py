@@ -11,7 +11,7 @@ from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.ablation.arms import with_overrides
 from assay_trainer.ablation.decomposition.controls import run_controls
 from assay_trainer.ablation.decomposition.decompose import compare
-from assay_trainer.ablation.decomposition.findings import RewardFinding, SwitchVerdict
+from assay_trainer.ablation.decomposition.findings import RewardUnits, SwitchVerdict
 from assay_trainer.ablation.decomposition.gradients import StepEffect, parts
 from assay_trainer.ablation.decomposition.steps import step_effect
 from assay_trainer.ablation.decomposition.verdicts import reward_finding
@@ -39,6 +39,8 @@ def missed(run: RunFolder, **grpo: Any) -> list[str]:
         {"loss": "gspo", "updates_per_step": 2},
         {"correction": {"kind": "tis", "high": 2.0}, "max_staleness": 2},
         {"kl_weight": 0.1, "temperature": 0.7, "max_grad_norm": 0.1},
+        {"entropy_weight": 0.5, "normalise": "none", "updates_per_step": 3},
+        {"overlong": {"kind": "punish", "tokens": 14}, "normalise": "none"},
     ],
     ids=str,
 )
@@ -97,7 +99,7 @@ def test_a_clip_that_acts_in_its_one_update_is_noticed(
 def test_a_reward_rule_that_is_blind_to_units_is_noticed(
     stored_run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def blind(old: Sequence[float], new: Sequence[float]) -> RewardFinding:
+    def blind(old: Sequence[float], new: Sequence[float]) -> RewardUnits:
         return reward_finding(old, new).model_copy(update={"verdict": SwitchVerdict.ACTS})
 
     monkeypatch.setattr(f"{ROOM}.controls.reward_finding", blind)

@@ -111,6 +111,22 @@ def test_the_reference_is_the_base(folder: Path) -> None:
     assert all(parameter.requires_grad for parameter in updater._parameters)
 
 
+def test_an_adapter_takes_several_updates_of_a_step(folder: Path) -> None:
+    """The ratio moves from the step's first forward pass, and the reference stays the base."""
+    changes = {"kl_weight": 0.1, "correction": "tis", "updates_per_step": 3}
+    updater = Updater(adapted(folder), make_config(learning_rate=0.02, **changes))
+    packs = packs_of(updater)
+    found = []
+    for number in range(3):
+        found.append(updater.backward(packs, again=number > 0))
+        updater.apply(1, found[-1])
+    assert found[0].clipped_low == found[0].clipped_high == 0.0
+    assert found[2].clipped_low + found[2].clipped_high > 0.0
+    assert found[0].kl == pytest.approx(0.0, abs=1e-6)
+    assert found[2].kl > 1e-3
+    assert {one.importance_weight_mean for one in found} == {found[0].importance_weight_mean}
+
+
 def test_a_resumed_adapter_continues_to_the_bit(folder: Path, tmp_path: Path) -> None:
     expected, _ = trained(folder, steps=4)
     _, first = trained(folder, steps=2)

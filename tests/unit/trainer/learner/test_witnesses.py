@@ -1,0 +1,69 @@
+"""Every field of the objective changes some gradients, and leaves those that it must leave."""
+
+from pathlib import Path
+
+import pytest
+
+from assay_trainer.grpo_config import GRPOConfig
+from assay_trainer.objective.averages import AVERAGES
+from assay_trainer.objective.corrections.table import CORRECTIONS
+from assay_trainer.objective.kl import ESTIMATORS
+from assay_trainer.objective.losses.table import LOSSES
+from tests.support.objective_witnesses import (
+    BASE,
+    OBJECTIVE_WITNESSES,
+    ObjectiveWitness,
+    relative_change,
+    step_gradient,
+)
+from tests.support.sampler_witnesses import SAMPLER_WITNESSES
+from tests.support.witnesses import OTHER_FIELDS, markdown, table, written
+
+PAGE = Path(__file__).parents[4] / "docs" / "algorithms.md"
+
+
+@pytest.mark.parametrize(
+    "row", OBJECTIVE_WITNESSES, ids=lambda row: f"{row.name}={written(row.value)}"
+)
+@pytest.mark.rule("a switch of the loss changes the loss, and one without effect is seen")
+def test_a_field_of_the_objective_acts_on_its_batch_and_leaves_the_other(
+    row: ObjectiveWitness,
+) -> None:
+    acts, idle = row.changes()
+    assert acts > 1e-3
+    assert idle < 1e-6
+
+
+def test_every_field_has_a_row_or_a_reason_to_have_none() -> None:
+    fields = {one.name for one in OBJECTIVE_WITNESSES} | {one.name for one in SAMPLER_WITNESSES}
+    assert not fields & OTHER_FIELDS.keys()
+    assert fields | OTHER_FIELDS.keys() == set(GRPOConfig.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("field", "names"),
+    [
+        ("loss", LOSSES.keys() - {"dapo"}),
+        ("average", AVERAGES.keys()),
+        ("correction", CORRECTIONS.keys()),
+        ("kl_estimator", ESTIMATORS.keys() - {"k3", "k2"}),
+    ],
+)
+def test_every_row_of_the_menu_has_a_witness(field: str, names: set[str]) -> None:
+    """But for k2, whose gradient is that of k3 on every batch: see the next test."""
+    assert {one.value for one in OBJECTIVE_WITNESSES if one.name == field} >= names
+
+
+def test_k2_and_k3_differ_in_their_figure_alone() -> None:
+    found = [
+        step_gradient(
+            GRPOConfig.model_validate({**BASE, "kl_weight": 0.5, "kl_estimator": estimator})
+        )
+        for estimator in ("k2", "k3")
+    ]
+    assert relative_change(*found) < 1e-5
+
+
+def test_the_page_of_the_algorithms_has_the_table() -> None:
+    """`make witnesses` prints it anew, with what is measured."""
+    assert "\n".join(markdown(table())) in PAGE.read_text()
