@@ -1,7 +1,7 @@
 """The command `assay or-debug evaluate`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,19 +9,31 @@ if TYPE_CHECKING:
     from assay_shared.types import Role
 
 
-def evaluate(
-    data: Path = typer.Argument(help="A generated benchmark, or one tasks.jsonl of it."),
-    policy: str = typer.Option(
-        ...,
+PolicyName = Annotated[
+    str,
+    typer.Option(
         help="A baseline's name, the inference service's address, or the address of an "
-        "OpenAI-compatible server, which ends with /v1.",
+        "OpenAI-compatible server, which ends with /v1."
     ),
-    output: Path = typer.Option(..., help="Folder for the report, its figures and all episodes."),
+]
+MaxTasks = Annotated[int | None, typer.Option(min=1, help="Tasks of each cell; all if not set.")]
+MaxReplies = Annotated[
+    int | None,
+    typer.Option(min=1, max=64, help="Replies per episode; by default the task's own number."),
+]
+ServedModel = Annotated[
+    str | None, typer.Option(help="The model of an OpenAI-compatible server that has several.")
+]
+KeyName = Annotated[str, typer.Option(help="Environment variable with the server's key.")]
+
+
+def evaluate(
+    data: Annotated[Path, typer.Argument(help="A benchmark, or one tasks.jsonl of it.")],
+    policy: PolicyName,
+    output: Annotated[Path, typer.Option(help="Folder for the report, figures and episodes.")],
     role: str = typer.Option("test", help="Which tasks: train, validation, test, or all."),
-    max_samples: int | None = typer.Option(None, min=1, help="Tasks of each cell; all if not set."),
-    max_turns: int | None = typer.Option(
-        None, min=1, max=64, help="Replies per episode; by default the task's own number."
-    ),
+    max_samples: MaxTasks = None,
+    max_turns: MaxReplies = None,
     samples: int = typer.Option(1, min=1, help="Episodes of each task."),
     temperature: float = typer.Option(0.0, min=0.0, help="0 is greedy."),
     max_tokens: int = typer.Option(1024, min=1, help="Tokens in one reply."),
@@ -29,10 +41,8 @@ def evaluate(
     processes: int = typer.Option(1, min=1, help="Solver processes."),
     baselines: bool = typer.Option(True, help="Play the built-in baselines too."),
     seed: int = typer.Option(0, help="Seed of sampling and of random baselines."),
-    model: str | None = typer.Option(None, help="Of an OpenAI-compatible server with several."),
-    key_variable: str = typer.Option(
-        "OPENAI_API_KEY", help="Environment variable with the server's key."
-    ),
+    model: ServedModel = None,
+    key_variable: KeyName = "OPENAI_API_KEY",
 ) -> None:
     """Let a policy repair models, and compare its recovery with trivial baselines."""
     from rich.console import Console

@@ -53,7 +53,7 @@ class StudiedResult:
 
 @dataclass(frozen=True)
 class StudyResults:
-    """All results of a study; `baselines` are those played beside the start."""
+    """All results of a study; `baselines` are those of the start's evaluation."""
 
     file: StudyFile
     results: tuple[StudiedResult, ...]
@@ -90,7 +90,7 @@ def load_study(file: StudyFile) -> StudyResults:
     _check_same(options, start.name)
     if not others:
         raise DatasetError(
-            "the evaluation of the start has no trivial policies beside it",
+            "the evaluation of the start has no trivial policies",
             field=str(start.evaluation),
             hint="evaluate it without --no-baselines",
         )
