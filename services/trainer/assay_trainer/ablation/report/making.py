@@ -32,6 +32,7 @@ from assay_trainer.ablation.judging.judge import (
     judge_changes,
     noise,
     value_row,
+    within,
 )
 from assay_trainer.ablation.judging.measurements import (
     MeasuredArm,
@@ -233,7 +234,7 @@ def _start_row(start: MeasuredRun, key: Key, confidence: float) -> TableRow:
         kind=START,
         set=key[0],
         metric=key[1],
-        value=ValueBounds(value=found.value, low=found.low, high=found.high),
+        value=within(ValueBounds(value=found.value, low=found.low, high=found.high), values),
         num_tasks=len(values),
     )
 

@@ -26,6 +26,15 @@ def changes_of(arm: ArmRow) -> str:
     return "; ".join(found) or ("nothing" if arm.previous else "the base")
 
 
+def state_of(arm: ArmRow) -> str:
+    """Return an arm's state with its reason."""
+    return f"{arm.state}: {arm.reason}" if arm.reason else arm.state
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f}%"
+
+
 def share_text(arm: ArmRow) -> str:
     """Return the largest share of the gradient's direction that an arm changes."""
     if arm.decomposition is None or not arm.decomposition.batches:
