@@ -205,7 +205,8 @@ def _curves(run: AblationRun, arm: AblationArm) -> list[ArmCurvePoint]:
         grpo = arm_config(run.plan, arm, seed, None).grpo
         assert grpo is not None
         folder = RunFolder(run.folder.run(arm.name, seed))
-        found += curve_points(arm.name, seed, folder, grpo.group_size)
+        start = RunFolder(run.folder.start)
+        found += curve_points(arm.name, seed, folder, start, grpo.group_size)
     return found
 
 

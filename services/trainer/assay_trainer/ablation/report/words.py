@@ -62,5 +62,5 @@ def lead(report: AblationReport) -> str:
         which = f": {', '.join(missed)} not found" if missed else ": no batch is stored"
         return f"The checks of this ablation do not work{which}. Nothing is ranked."
     if report.winner is not None:
-        return f"{report.winner} has won. {report.winner_reason}."
-    return f"No arm has won. {report.winner_reason}."
+        return f"{report.winner} has won: {report.winner_reason}."
+    return f"No arm has won: {report.winner_reason}."
