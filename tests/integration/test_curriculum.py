@@ -26,6 +26,7 @@ SETTINGS = (
     "grpo.max_tokens=8",
     "grpo.max_staleness=0",
     "grpo.replace_flat=false",
+    "grpo.max_flat_steps=100",
     "evaluation.samples_per_task=1",
     "evaluation.max_tokens=8",
 )

@@ -141,7 +141,8 @@ class StagedOrder:
             self.has(done.next_draw)  # begins the next stage's pass if this stage's are sampled
             is_left = any(self._pass_of(draw).stage <= self._learnt for draw in done.unfinished)
             is_sampled = self._sampled > self._learnt
-            return f"{stage.epochs} epochs" if is_sampled and not is_left else None
+            word = "epoch" if stage.epochs == 1 else "epochs"
+            return f"{stage.epochs} {word}" if is_sampled and not is_left else None
         if stage.steps is not None:
             return f"{steps} steps" if steps >= stage.steps else None
         until = stage.until

@@ -17,6 +17,8 @@ from assay_trainer.events import CurriculumAdvanced, CurriculumMeasured, StepEve
 
 _BANDS = ("#eef2f7", "#dbe5f1")
 _COLOURS = ("#2563eb", "#f59e0b", "#059669", "#b91c1c", "#7c3aed", "#0e7490", "#a16207", "#be185d")
+#: Steps between the marks of two stages that were measured after the same step.
+_ASIDE = 0.15
 _FAINT = "#9ca3af"
 
 
@@ -58,7 +60,8 @@ def draw_curriculum(steps: Sequence[StepEvent], seen: Sequence[BaseModel], path:
         rates = [one.pass_rate for one in own]
         errors = [[one.value - one.low for one in rates], [one.high - one.value for one in rates]]
         colour = _COLOURS[at % len(_COLOURS)]
-        places, values = [one.step for one in own], [one.value for one in rates]
+        aside = _ASIDE * (at - (len(names) - 1) / 2)  # equal values of two stages stay visible
+        places, values = [one.step + aside for one in own], [one.value for one in rates]
         ax.errorbar(
             places,
             values,

@@ -20,7 +20,7 @@ _Answer = TypeVar("_Answer")
 #: Values of `finish_reason` with which the policy's own words end.
 _OWN_ENDS = ("stop", "length", "eos", "eos_token", "end_turn", "stop_sequence")
 #: Words of servers that refuse a conversation longer than the context.
-_TOO_LONG = ("context length", "context window", "maximum context", "too long", "max_model_len")
+_TOO_LONG = ("context", "too long", "max_model_len", "too many tokens")
 _MAX_SEED = 2**31
 _MAX_SHOWN = 200
 

@@ -68,15 +68,14 @@ def evaluate(
         sampling=sampling,
         plan=EvaluationPlan(samples, concurrency, max_turns),
     )
-    console = Console()
-    evaluation = run(asked, console)
+    evaluation = run(asked, console := Console())
     table = Table("cell", "episodes", "failed", "RR@5", "best trivial", "faithful", "best trivial")
     for row in headline_rows(evaluation):
         table.add_row(*row)
     console.print(table)
     for check in evaluation.gradient:
-        target = f"RR@5 of {check.low:.0%} to {check.high:.0%}"
-        console.print(f"{check.difficulty}: {target}: {check.finding}")
+        bounds = f"{check.low:.0%} to {check.high:.0%}"
+        console.print(f"{check.difficulty}: RR@5 of {bounds}: {check.finding}")
     console.print(f"the whole report: {output / 'report.md'}")
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
 from rich.console import Console
 
 from assay_reward.or_debug.dataset.tasks import save
@@ -65,6 +67,30 @@ async def test_a_fault_of_the_server_is_a_failure_and_no_miss(
         record = await play(make_or_task(), policy_of(server), players, 0)
     assert record.failure is not None
     assert record.metrics == {}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "a prompt of 753 tokens leaves room for 15 in a context of 768, not for 24",
+        "Requested token count exceeds the model's maximum context length of 768 tokens.",
+    ],
+)
+async def test_a_full_context_ends_the_episode_with_what_was_said(
+    serve: Serve, players: ReplayPool, told: str
+) -> None:
+    app = FastAPI()
+
+    @app.post("/v1/chat/completions")
+    async def chat(body: dict[str, Any]) -> JSONResponse:
+        if len(body["messages"]) > 1:
+            return JSONResponse({"error": {"message": told}}, status_code=400)
+        return JSONResponse(says("Action: DROP(c3)"))
+
+    async with ChatServer(serve(app) + "/v1", retry=NO_RETRY) as server:
+        record = await play(make_or_task(), policy_of(server), players, 0)
+    assert record.failure is None
+    assert record.metrics["faithful"] == 1.0
 
 
 @pytest.mark.slow
