@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -161,6 +162,43 @@ def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
         assert step.mismatch.mean_abs_nats < 1e-4
         assert abs(step.mismatch.kl_k1_nats) < 1e-4
     assert steps[-1].staleness_mean == max_staleness
+
+
+@pytest.mark.slow
+def test_several_updates_of_a_step_move_the_ratio_from_the_steps_start(
+    tmp_path: Path, url: str
+) -> None:
+    changes: dict[str, Any] = {
+        "correction": "tis",
+        "clip_low": 0.001,
+        "clip_high": 0.001,
+        "learning_rate": 0.01,
+    }
+    (tmp_path / "one").mkdir()
+    once = train(tmp_path / "one", url, **changes)
+    (tmp_path / "three").mkdir()
+    thrice = train(tmp_path / "three", url, updates_per_step=3, **changes)
+    for step in once:
+        assert step.clipped_low == step.clipped_high == 0.0
+    for step in thrice:
+        assert step.clipped_low + step.clipped_high > 0.1
+        assert step.importance_weight_mean == pytest.approx(1.0, abs=1e-4), "of the same weights"
+        assert step.mismatch is not None
+        assert step.mismatch.max_abs_nats < 1e-4, "measured before the step's updates"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("normalise", ["rloo", "reinforce_pp", "reinforce_pp_baseline"])
+def test_every_normalisation_trains_and_punished_answers_are_counted(
+    tmp_path: Path, url: str, normalise: str
+) -> None:
+    overlong = {"kind": "punish", "tokens": 6}
+    steps = train(tmp_path, url, normalise=normalise, overlong=overlong, steps=2)
+    assert len(steps) == 2
+    for step in steps:
+        assert step.grad_norm > 0
+        assert step.reward == 0.5, "the reward of the event is not punished"
+        assert 0 < step.num_overlong <= 8
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def test_an_ablation_killed_in_an_arm_is_resumed_to_its_report(
     wait_for_event(run, "step", timeout_s=600, step=1)
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    assay.finish(process)
     psutil.wait_procs(children, timeout=60)
     assert not [one for one in children if one.is_running()], "a run was left behind"
 

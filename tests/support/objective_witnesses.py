@@ -158,17 +158,17 @@ def _own(
     return tuple(float(row[one]) for row, one in zip(found, ids, strict=True))
 
 
-_OFF = "another policy sampled the tokens", step_gradient
-_ON = "the policy itself sampled the tokens", partial(step_gradient, on_policy=True)
-_LONG_AND_SHORT = "answers of different lengths", step_gradient
-_SAME_LENGTH = "answers of one length", partial(step_gradient, lengths=_EQUAL)
-_NO_ADVANTAGE = "all rewards of each group are equal", partial(step_gradient, rewards=_FLAT)
-_MOVED = "the policy has moved from the reference", step_gradient
-_START = "the policy is the reference", partial(step_gradient, is_moved=False)
-_SINGLE = "answers of one token", partial(step_gradient, lengths=_ONE)
+_OFF = "off-policy tokens", step_gradient
+_ON = "on-policy tokens", partial(step_gradient, on_policy=True)
+_LONG_AND_SHORT = "unequal lengths", step_gradient
+_SAME_LENGTH = "equal lengths", partial(step_gradient, lengths=_EQUAL)
+_NO_ADVANTAGE = "equal rewards", partial(step_gradient, rewards=_FLAT)
+_MOVED = "a policy moved from the reference", step_gradient
+_START = "the reference itself", partial(step_gradient, is_moved=False)
+_SINGLE = "answers of a token", partial(step_gradient, lengths=_ONE)
 _TWICE = {"correction": "tis", "updates_per_step": 2}
-_TWICE_OFF = "the second update of a step, with a correction", step_gradient
-_ONCE_OFF = "the first update of a step, with a correction", step_gradient
+_TWICE_OFF = "a step's second update", step_gradient
+_ONCE_OFF = "a step's first update", step_gradient
 _ONCE = {"updates_per_step": 1}
 
 OBJECTIVE_WITNESSES = (
@@ -177,7 +177,7 @@ OBJECTIVE_WITNESSES = (
         "loss",
         "dr_grpo",
         *_LONG_AND_SHORT,
-        "all answers have max_tokens tokens",
+        "answers of max_tokens",
         _SAME_LENGTH[1],
         idle_base={"max_tokens": 4},
     ),
@@ -191,7 +191,7 @@ OBJECTIVE_WITNESSES = (
         "average",
         "constant",
         *_LONG_AND_SHORT,
-        "all answers have max_tokens tokens",
+        "answers of max_tokens",
         _SAME_LENGTH[1],
         idle_base={"max_tokens": 4},
     ),
@@ -208,9 +208,9 @@ OBJECTIVE_WITNESSES = (
     ObjectiveWitness(
         "entropy_weight",
         0.5,
-        "some tokens are more likely than others",
+        "tokens of unequal likelihood",
         step_gradient,
-        "all tokens are equally likely",
+        "tokens of equal likelihood",
         step_gradient,
         idle_base={"temperature": 1e6},
     ),

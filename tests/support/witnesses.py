@@ -4,10 +4,13 @@ Every field of the objective and of the sampler stands there, with a batch on wh
 gradient or the samples that are learnt, and one on which it must not.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 
+from assay_shared.types import Task
 from assay_trainer.grpo_config import GRPOConfig
 from tests.support.objective_witnesses import BASE, OBJECTIVE_WITNESSES, ObjectiveWitness
+from tests.support.order_witnesses import ORDER_WITNESSES, OrderWitness, sampled
 from tests.support.sampler_witnesses import BASE as SAMPLER_BASE
 from tests.support.sampler_witnesses import SAMPLER_WITNESSES, SamplerPolicy, SamplerWitness, learnt
 
@@ -29,14 +32,14 @@ OTHER_FIELDS = {
     "signal_check": "the check before the stage",
     "allow_inert": "the check before the run",
 }
-HEADER = ("field", "from", "to", "acts on", "must leave")
+HEADER = ("setting", "change", "acts on", "must leave")
 
 
 def written(value: object) -> str:
     """Return a value as a run file has it."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name}: {written(one)}" for name, one in value.items()) + "}"
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return "[" + ", ".join(map(written, value)) + "]"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
@@ -46,7 +49,11 @@ def written(value: object) -> str:
 def table() -> list[tuple[str, ...]]:
     """Return the rows of the table, without what is measured."""
     every: list[ObjectiveWitness | SamplerWitness] = [*OBJECTIVE_WITNESSES, *SAMPLER_WITNESSES]
-    return [(one.name, _before(one), written(one.value), one.acts_on, one.idle_on) for one in every]
+    found = [(one, _before(one)) for one in every]
+    return [
+        (f"`{one.name}`", f"{before} to {written(one.value)}", one.acts_on, one.idle_on)
+        for one, before in (*found, *((one, written(one.before)) for one in ORDER_WITNESSES))
+    ]
 
 
 def markdown(rows: list[tuple[str, ...]], header: tuple[str, ...] = HEADER) -> list[str]:
@@ -62,7 +69,7 @@ def _before(one: ObjectiveWitness | SamplerWitness) -> str:
     value = getattr(config, one.name)
     named = value.kind if hasattr(value, "kind") else written(value)
     others = [f"{name} {written(own)}" for name, own in one.base.items() if name != one.name]
-    return f"{named} ({', '.join(others)})" if others else named
+    return f"with {', '.join(others)}: {named}" if others else named
 
 
 def _measured() -> Iterator[tuple[str, ...]]:
@@ -82,10 +89,15 @@ def _of_draws(
     return f"samples {len(before ^ set(learnt({**base, row.name: row.value}, policy, num_steps)))}"
 
 
+def _of_tasks(row: OrderWitness, tasks: list[Task]) -> str:
+    both = {sampled(tasks, row.name, value) for value in (row.before, row.value)}
+    return f"tasks {'differ' if len(both) > 1 else 'are the same'}"
+
+
 def main() -> None:
     """Print the table with what was measured: the change of the gradient, or of the samples."""
     rows = [(*static, *found) for static, found in zip(table(), _measured(), strict=True)]
-    print("\n".join(markdown(rows, (*HEADER, "changes", "leaves"))))
+    sys.stdout.write("\n".join(markdown(rows, (*HEADER, "changes", "leaves"))) + "\n")
 
 
 if __name__ == "__main__":

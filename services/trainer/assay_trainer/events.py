@@ -105,7 +105,7 @@ class StepEvent(BaseModel):
     loss: float
     grad_norm: float
     entropy: float
-    #: Mean KL estimate of the tokens to the reference policy (k3); 0 without a KL term.
+    #: Mean of the tokens' KL to the reference policy, by `grpo.kl_estimator`; 0 without one.
     kl: float = 0.0
     #: Shares of the tokens whose gradient a bound of the ratio takes away.
     clipped_low: float = 0.0

@@ -13,7 +13,7 @@ from assay_trainer.inert_rules import inert_switches, refuse_inert
 DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
 ON_POLICY = "grpo.max_staleness=0"
 
-#: Changes of the demo, the field that cannot act, a word of the reason, and changes that mend it.
+#: Changes of the demo, the field that cannot act, the reason, and changes that let it act.
 INERT = {
     "a lower bound with cispo": (
         ("grpo.loss=cispo", "grpo.clip_low=0.1"),
@@ -90,7 +90,7 @@ def configured(*changes: str) -> RunConfig:
 
 @pytest.mark.parametrize("name", INERT)
 def test_what_cannot_act_is_refused_and_its_remedy_makes_it_act(name: str) -> None:
-    changes, field, reason, mended = INERT[name]
+    changes, field, reason, remedied = INERT[name]
     (found,) = inert_switches(configured(*changes))
     assert (found.field, reason in found.reason) == (field, True), found
     with pytest.raises(ConfigError) as refused:
@@ -99,7 +99,7 @@ def test_what_cannot_act_is_refused_and_its_remedy_makes_it_act(name: str) -> No
     assert found.remedy in (refused.value.hint or "")
     assert "grpo.allow_inert: true" in (refused.value.hint or "")
     refuse_inert(configured(*changes, "grpo.allow_inert=true"))
-    refuse_inert(configured(*changes, *mended))
+    refuse_inert(configured(*changes, *remedied))
 
 
 def test_all_that_cannot_act_are_named_at_once() -> None:

@@ -21,7 +21,7 @@ TaskMetric = Callable[[Sequence[SampleRecord]], float | None]
 
 _AT = re.compile(r"(pass|rr)@([1-9]\d{0,3})")
 _NAME = re.compile(r"[A-Za-z][\w.]{0,60}")
-_OPTIMAL = "Status: optimal"
+_OPTIMAL, _ENDED_OPTIMAL = "Status: optimal", "optimal True"
 #: Lower is better.
 _COSTS = ("tokens", "truncated")
 
@@ -69,8 +69,20 @@ def _pass_at(samples: Sequence[SampleRecord], k: int) -> float | None:
     return pass_at_k(len(samples), sum(map(accepted, samples)), k)
 
 
-def _recovered(sample: SampleRecord, k: int) -> float:
-    return float(any(_OPTIMAL in observation for _, observation in sample.turns[:k]))
+def _recovered(sample: SampleRecord, k: int) -> float | None:
+    """Return 1.0 if the model was optimal after one of the first replies; None if nobody knows.
+
+    The last reply has no observation: the rubric's components tell of the end.
+    """
+    if any(_OPTIMAL in observation for _, observation in sample.turns[:k]):
+        return 1.0
+    if len(sample.turns) > k or not sample.turns:
+        return 0.0
+    outcome = sample.components.get("or_outcome")
+    if outcome is not None:
+        return float(outcome > 0)
+    told = sample.details.get("or_faithful")
+    return None if told is None else float(told.startswith(_ENDED_OPTIMAL))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -39,8 +39,8 @@ def _constant(lengths_S: Sequence[int], max_tokens: int) -> list[float]:
 AVERAGES = {
     row.name: row
     for row in (
-        AverageRow("sequence", "GRPO, arXiv 2402.03300", "1 / (S |y_i|)", _sequence),
-        AverageRow("token", "DAPO, arXiv 2503.14476", "1 / (sum of all |y|)", _token),
+        AverageRow("sequence", "GRPO, arXiv 2402.03300", "1 / (S length)", _sequence),
+        AverageRow("token", "DAPO, arXiv 2503.14476", "1 / (sum of all lengths)", _token),
         AverageRow("constant", "Dr. GRPO, arXiv 2503.20783", "1 / (S max_tokens)", _constant),
     )
 }

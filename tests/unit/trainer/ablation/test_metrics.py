@@ -26,6 +26,26 @@ def test_each_metric_is_the_mean_over_scored_samples() -> None:
     assert {name: metric_of(name)(samples) for name in wanted} == wanted
 
 
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ({"details": {"or_faithful": "optimal True, OP 0.5"}}, 1.0),
+        ({"details": {"or_faithful": "optimal False, OP 0.0"}}, 0.0),
+        ({"components": {"or_outcome": 100.0}}, 1.0),
+        ({"components": {"or_outcome": -50.0}}, 0.0),
+        ({}, None),
+    ],
+)
+def test_a_recovery_by_the_last_reply_is_told_by_the_rubric(
+    told: dict[str, object], found: float | None
+) -> None:
+    """The last reply of an episode has no observation."""
+    turns = (("GET_IIS()", "Status: infeasible"), ("DROP(c1)", ""))
+    sample = make_sample("t", 0, RIGHT, turns=turns, **told)
+    assert metric_of("rr@2")([sample]) == found
+    assert metric_of("rr@1")([sample]) == 0.0
+
+
 def test_what_the_samples_cannot_tell_is_none() -> None:
     samples = [make_sample("t", 0, RIGHT, num_tokens=None)]
     assert metric_of("pass@2")(samples) is None

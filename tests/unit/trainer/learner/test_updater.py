@@ -331,6 +331,32 @@ def test_where_memory_runs_out_activations_are_computed_twice(
         gradient(make_model(), rows(make_groups()), make_config(), 40)
 
 
+def test_memory_that_runs_out_in_a_second_update_changes_no_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = make_config(correction="tis", updates_per_step=2, learning_rate=0.01)
+    plain, num_left = Updater._backward, iter([True, False])
+
+    def scarce(self: Updater, pack: Pack) -> torch.Tensor:
+        sums = plain(self, pack)
+        if not next(num_left, True):
+            raise torch.OutOfMemoryError("planted")
+        return sums
+
+    found: list[Gradient] = []
+    for second in (plain, scarce):
+        monkeypatch.setattr(Updater, "_backward", plain)
+        updater = Updater(make_model(), config)
+        packs = pack_rows(rows(make_groups()), updater.objective, 10)
+        updater.apply(1, updater.backward(packs))
+        monkeypatch.setattr(Updater, "_backward", second)
+        facts = updater.backward(packs, again=True)
+        assert facts.clipped_low + facts.clipped_high > 0.0
+        named = updater._model.named_parameters()
+        found.append({name: whole(p.grad).clone() for name, p in named if p.grad is not None})
+    assert distance(*found) < 1e-6
+
+
 def test_the_learning_rate_grows_over_the_warm_up_and_every_step_moves() -> None:
     updater = Updater(make_model(), make_config(warmup_steps=4, learning_rate=0.004))
     packs = pack_rows(rows(make_groups()), updater.objective, 64)

@@ -118,7 +118,7 @@ class ArmCurvePoint(JudgedRow):
     seed: int
     step: int
     drawn_tokens: float
-    #: `training pass rate`, or `SET METRIC` of the held-out evaluator.
+    #: `training pass rate`, or the set whose share of right answers it is.
     name: str
     value: FiniteFloat
 

@@ -1,6 +1,6 @@
 """Verdicts on arms: differences over seeds and tasks together, Holm's correction, A/A noise."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import isfinite, sqrt
@@ -42,7 +42,7 @@ def value_row(arm: MeasuredArm, key: Key, confidence: float) -> TableRow | None:
     if table.size < 2:
         return None
     found = crossed_mean(table)
-    bounds = bounds_of(found, confidence)
+    bounds = within(bounds_of(found, confidence), table.ravel())
     means = [float(one) for one in table.mean(axis=1)]
     return TableRow(
         policy=arm.name,
@@ -61,6 +61,15 @@ def bounds_of(found: CrossedMean, confidence: float) -> ValueBounds:
     if not (isfinite(low) and isfinite(high)):
         return ValueBounds(value=interval.value)
     return ValueBounds(value=interval.value, low=low, high=high)
+
+
+def within(bounds: ValueBounds, values: Iterable[float]) -> ValueBounds:
+    """Return the bounds of a mean; if all values are from 0 to 1, so are the bounds."""
+    if bounds.low is None or bounds.high is None:
+        return bounds
+    if not all(0 <= one <= 1 for one in values):
+        return bounds
+    return ValueBounds(value=bounds.value, low=max(0.0, bounds.low), high=min(1.0, bounds.high))
 
 
 def difference(arm: MeasuredArm, other: MeasuredArm | MeasuredRun, key: Key) -> CrossedMean | None:

@@ -23,6 +23,7 @@ from assay_shared.statistics.interval import Interval
 from assay_shared.statistics.paired import mean_over_tasks
 from assay_shared.types import Task
 from assay_trainer.ablation.judging.findings import TableRow, ValueBounds
+from assay_trainer.ablation.judging.judge import within
 from assay_trainer.checks.baselines import audit
 
 KIND = "trivial"
@@ -80,7 +81,7 @@ async def _of_answers(
             continue
         known = {"reward": earnings.reward(), "pass@1": earnings.accepted()}
         rows += [
-            _row(policy, set_name, metric, known[metric], len(earnings.rewards))
+            _row(policy, set_name, metric, known[metric], earnings.rewards)
             for metric in metrics
             if metric in known
         ]
@@ -116,17 +117,19 @@ def _rows_of_episodes(file: Path, set_name: str, metrics: Sequence[str]) -> list
             if known is not None:
                 values[episode["policy"], metric].append(float(known))
     return [
-        _row(policy, set_name, metric, mean_over_tasks(some, _CONFIDENCE, 0), len(some))
+        _row(policy, set_name, metric, mean_over_tasks(some, _CONFIDENCE, 0), some)
         for (policy, metric), some in values.items()
     ]
 
 
-def _row(policy: str, set_name: str, metric: str, found: Interval, num_tasks: int) -> TableRow:
+def _row(
+    policy: str, set_name: str, metric: str, found: Interval, values: Sequence[float]
+) -> TableRow:
     return TableRow(
         policy=policy,
         kind=KIND,
         set=set_name,
         metric=metric,
-        value=ValueBounds(value=found.value, low=found.low, high=found.high),
-        num_tasks=num_tasks,
+        value=within(ValueBounds(value=found.value, low=found.low, high=found.high), values),
+        num_tasks=len(values),
     )

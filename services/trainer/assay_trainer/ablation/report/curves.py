@@ -1,6 +1,6 @@
 """What the runs of an ablation recorded on the way: curves, meters, tokens, time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from assay_shared.runs.run_folder import RunFolder
@@ -49,41 +49,35 @@ def meters_of(steps: Sequence[StepEvent]) -> dict[str, float]:
     return found
 
 
-def curve_points(arm: str, seed: int, run: RunFolder, group_size: int) -> list[ArmCurvePoint]:
-    """Return the points of a run: its training pass rate, and the held-out metrics measured."""
+def curve_points(
+    arm: str, seed: int, run: RunFolder, start: RunFolder, group_size: int
+) -> list[ArmCurvePoint]:
+    """Return the points of a run: its training pass rate, and the held-out sets from the start."""
     steps = step_events(run)
     tokens = dict(zip([one.step for one in steps], tokens_of(steps, group_size), strict=True))
-    found = [
-        ArmCurvePoint(
-            arm=arm,
-            seed=seed,
-            step=one.step,
-            drawn_tokens=tokens[one.step],
-            name=TRAINING,
-            value=one.pass_rate,
+
+    def point(step: int, name: str, value: float) -> ArmCurvePoint:
+        drawn = tokens.get(step, 0.0)
+        return ArmCurvePoint(
+            arm=arm, seed=seed, step=step, drawn_tokens=drawn, name=name, value=value
         )
-        for one in steps
-        if one.pass_rate is not None
-    ]
+
+    trained = [(one.step, one.pass_rate) for one in steps if one.pass_rate is not None]
+    found = [point(step, TRAINING, rate) for step, rate in trained]
+    found += [point(0, name, value) for _, name, value in _measured(start)]
     last = max(tokens, default=0)
+    for step, name, value in _measured(run):
+        found.append(point(last if step is None else step, name, value))
+    return found
+
+
+def _measured(run: RunFolder) -> Iterator[tuple[int | None, str, float]]:
+    """Yield what the ablation's tiers measured: the step, the set's name, the protocol's number."""
     for event in living(run.read_events()):
         one = content(event)
-        if not isinstance(one, TierEvaluated) or one.tier not in (TIER, CURVE):
-            continue
-        step = last if one.step is None else one.step
-        if one.result is not None and step in tokens:
-            name = one.set.removeprefix("curve_")
-            found.append(
-                ArmCurvePoint(
-                    arm=arm,
-                    seed=seed,
-                    step=step,
-                    drawn_tokens=tokens[step],
-                    name=f"held-out {name}",
-                    value=one.result.value,
-                )
-            )
-    return found
+        if isinstance(one, TierEvaluated) and one.tier in (TIER, CURVE) and one.result is not None:
+            name = one.set.removeprefix("curve_").replace("_", " ")
+            yield one.step, f"right answers, {name}", one.result.value
 
 
 def seconds_of(run: RunFolder) -> float:

@@ -32,6 +32,7 @@ from assay_trainer.ablation.judging.judge import (
     judge_changes,
     noise,
     value_row,
+    within,
 )
 from assay_trainer.ablation.judging.measurements import (
     MeasuredArm,
@@ -204,7 +205,8 @@ def _curves(run: AblationRun, arm: AblationArm) -> list[ArmCurvePoint]:
         grpo = arm_config(run.plan, arm, seed, None).grpo
         assert grpo is not None
         folder = RunFolder(run.folder.run(arm.name, seed))
-        found += curve_points(arm.name, seed, folder, grpo.group_size)
+        start = RunFolder(run.folder.start)
+        found += curve_points(arm.name, seed, folder, start, grpo.group_size)
     return found
 
 
@@ -233,7 +235,7 @@ def _start_row(start: MeasuredRun, key: Key, confidence: float) -> TableRow:
         kind=START,
         set=key[0],
         metric=key[1],
-        value=ValueBounds(value=found.value, low=found.low, high=found.high),
+        value=within(ValueBounds(value=found.value, low=found.low, high=found.high), values),
         num_tasks=len(values),
     )
 

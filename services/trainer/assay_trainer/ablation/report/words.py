@@ -26,6 +26,15 @@ def changes_of(arm: ArmRow) -> str:
     return "; ".join(found) or ("nothing" if arm.previous else "the base")
 
 
+def state_of(arm: ArmRow) -> str:
+    """Return an arm's state with its reason."""
+    return f"{arm.state}: {arm.reason}" if arm.reason else arm.state
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f}%"
+
+
 def share_text(arm: ArmRow) -> str:
     """Return the largest share of the gradient's direction that an arm changes."""
     if arm.decomposition is None or not arm.decomposition.batches:
@@ -53,5 +62,5 @@ def lead(report: AblationReport) -> str:
         which = f": {', '.join(missed)} not found" if missed else ": no batch is stored"
         return f"The checks of this ablation do not work{which}. Nothing is ranked."
     if report.winner is not None:
-        return f"{report.winner} has won. {report.winner_reason}."
-    return f"No arm has won. {report.winner_reason}."
+        return f"{report.winner} has won: {report.winner_reason}."
+    return f"No arm has won: {report.winner_reason}."

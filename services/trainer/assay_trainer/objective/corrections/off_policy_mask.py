@@ -19,7 +19,7 @@ def _weigh(gap: EngineGap, low: float, _: float) -> Weights:
 ROW = CorrectionRow(
     "off_policy_mask",
     "arXiv 2512.02556",
-    "0 if A < 0 and w(y)^(1 / |y|) < low, else 1",
+    "0 if A < 0 and w(y)^(1 / length) < low, else 1",
     _weigh,
     low=0.6065,
 )

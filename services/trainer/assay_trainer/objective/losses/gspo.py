@@ -19,7 +19,7 @@ def _terms(sampled: Sampled, bounds: LossBounds) -> LossTerms:
 ROW = LossRow(
     "gspo",
     "arXiv 2507.18071",
-    "-min(s A, clip(s, 1 - low, 1 + high) A), s = (p(y) / p_old(y))^(1 / |y|)",
+    "-min(s A, clip(s, 1 - low, 1 + high) A), s = (p(y) / p_old(y))^(1 / length)",
     "sequence",
     CLIPS,
     _terms,

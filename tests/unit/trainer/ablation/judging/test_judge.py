@@ -9,7 +9,12 @@ from assay_trainer.ablation.ablation_config import GoalConfig
 from assay_trainer.ablation.judging.findings import JudgedVerdict
 from assay_trainer.ablation.judging.goals import judge_goals
 from assay_trainer.ablation.judging.judge import judge_changes, noise, value_row
-from assay_trainer.ablation.judging.measurements import MeasuredArm, MeasuredRun, refused
+from assay_trainer.ablation.judging.measurements import (
+    MeasuredArm,
+    MeasuredRun,
+    refused,
+    shared_draws,
+)
 
 KEY = ("held_out", "pass@1")
 COST = ("held_out", "tokens")
@@ -73,6 +78,17 @@ def test_the_noise_of_equal_arms_is_that_of_their_seeds() -> None:
     assert row.largest == pytest.approx(0.3)
     assert row.deviation == pytest.approx(np.std(means, ddof=1))
     assert noise([arm_of("one", 0.3, 1)], KEY) is None
+
+
+def test_shared_draws_are_a_share_of_those_of_either_arm_over_seeds() -> None:
+    def arm(name: str, *draws: set[int]) -> MeasuredArm:
+        runs = enumerate(MeasuredRun(Path("r"), {}, {}, "w", 0, frozenset(one)) for one in draws)
+        return MeasuredArm(name, dict(runs))
+
+    first, second = arm("a", {1, 2, 3}, {1, 2}), arm("b", {1, 2, 4}, {1, 2})
+    assert shared_draws(first, second) == pytest.approx((0.5 + 1.0) / 2)
+    assert shared_draws(first, first) == 1.0
+    assert shared_draws(arm("a", set()), arm("b", set())) is None
 
 
 def test_a_digest_that_differs_refuses_the_arm_by_its_name() -> None:
