@@ -5,7 +5,7 @@ gradient or the samples that are learnt, and one on which it must not.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from assay_shared.types import Task
 from assay_trainer.grpo_config import GRPOConfig
@@ -32,6 +32,8 @@ OTHER_FIELDS = {
     "signal_check": "the check before the stage",
     "allow_inert": "the check before the run",
 }
+Witness = ObjectiveWitness | SamplerWitness | OrderWitness
+EVERY: tuple[Witness, ...] = (*OBJECTIVE_WITNESSES, *SAMPLER_WITNESSES, *ORDER_WITNESSES)
 HEADER = ("setting", "change", "acts on", "must leave")
 
 
@@ -48,11 +50,9 @@ def written(value: object) -> str:
 
 def table() -> list[tuple[str, ...]]:
     """Return the rows of the table, without what is measured."""
-    every: list[ObjectiveWitness | SamplerWitness] = [*OBJECTIVE_WITNESSES, *SAMPLER_WITNESSES]
-    found = [(one, _before(one)) for one in every]
     return [
-        (f"`{one.name}`", f"{before} to {written(one.value)}", one.acts_on, one.idle_on)
-        for one, before in (*found, *((one, written(one.before)) for one in ORDER_WITNESSES))
+        (f"`{one.name}`", f"{_before(one)} to {written(one.value)}", one.acts_on, one.idle_on)
+        for one in EVERY
     ]
 
 
@@ -62,8 +62,10 @@ def markdown(rows: list[tuple[str, ...]], header: tuple[str, ...] = HEADER) -> l
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 
-def _before(one: ObjectiveWitness | SamplerWitness) -> str:
+def _before(one: Witness) -> str:
     """Return the value that the field has on the other side, with the settings of both sides."""
+    if isinstance(one, OrderWitness):
+        return written(one.before)
     base = BASE if isinstance(one, ObjectiveWitness) else SAMPLER_BASE
     config = GRPOConfig.model_validate({**base, **one.base})
     value = getattr(config, one.name)
@@ -72,14 +74,16 @@ def _before(one: ObjectiveWitness | SamplerWitness) -> str:
     return f"with {', '.join(others)}: {named}" if others else named
 
 
-def _measured() -> Iterator[tuple[str, ...]]:
-    for one in OBJECTIVE_WITNESSES:
-        yield tuple(f"gradient {change:.1e}" for change in one.changes())
-    for row in SAMPLER_WITNESSES:
-        yield (
-            _of_draws(row, row.base, row.acts, 3),
-            _of_draws(row, {**row.base, **row.idle_base}, row.idle, row.idle_steps),
-        )
+def measured(one: Witness) -> tuple[str, ...]:
+    """Return what the field changes where it acts, and where it may not."""
+    if isinstance(one, ObjectiveWitness):
+        return tuple(f"gradient {change:.1e}" for change in one.changes())
+    if isinstance(one, OrderWitness):
+        return _of_tasks(one, one.acts), _of_tasks(one, one.idle)
+    return (
+        _of_draws(one, one.base, one.acts, 3),
+        _of_draws(one, {**one.base, **one.idle_base}, one.idle, one.idle_steps),
+    )
 
 
 def _of_draws(
@@ -96,7 +100,7 @@ def _of_tasks(row: OrderWitness, tasks: list[Task]) -> str:
 
 def main() -> None:
     """Print the table with what was measured: the change of the gradient, or of the samples."""
-    rows = [(*static, *found) for static, found in zip(table(), _measured(), strict=True)]
+    rows = [(*row, *measured(one)) for row, one in zip(table(), EVERY, strict=True)]
     sys.stdout.write("\n".join(markdown(rows, (*HEADER, "changes", "leaves"))) + "\n")
 
 

@@ -1,5 +1,6 @@
 """Every field of the objective changes some gradients, and leaves those that it must leave."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tests.support.objective_witnesses import (
 )
 from tests.support.order_witnesses import ORDER_WITNESSES, OrderWitness, sampled
 from tests.support.sampler_witnesses import SAMPLER_WITNESSES
-from tests.support.witnesses import OTHER_FIELDS, markdown, table, written
+from tests.support.witnesses import EVERY, OTHER_FIELDS, markdown, measured, table, written
 
 PAGE = Path(__file__).parents[4] / "docs" / "algorithms.md"
 
@@ -70,6 +71,21 @@ def test_k2_and_k3_differ_in_their_figure_alone() -> None:
         for estimator in ("k2", "k3")
     ]
     assert relative_change(*found) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("field", "acts", "idle"),
+    [
+        ("loss", r"gradient [1-9]\.\de-0[123]", r"gradient 0.0e\+00"),
+        ("temperature", "samples [1-9]", "samples 0"),
+        ("seed", "tasks differ", "tasks are the same"),
+    ],
+)
+def test_the_printed_table_tells_what_was_measured(field: str, acts: str, idle: str) -> None:
+    row = next(one for one in EVERY if one.name == field)
+    changes, leaves = measured(row)
+    assert re.match(acts, changes)
+    assert re.fullmatch(idle, leaves)
 
 
 def test_the_page_of_the_algorithms_has_the_table() -> None:
