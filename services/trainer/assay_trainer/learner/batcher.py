@@ -13,7 +13,7 @@ be learnt or one is beyond `hard_staleness`. Otherwise the longest answers would
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
-from assay_shared.errors import BudgetExceeded, Conflict
+from assay_shared.errors import BudgetExceeded, Conflict, DatasetError
 from assay_shared.types import (
     GroupRequest,
     PolicyVersion,
@@ -40,6 +40,8 @@ _WAIT_S = 0.5
 _SPARE = 1 / 3
 #: Draws of one step are far apart from those of the next in seed space.
 _SEED_STRIDE = 1_000_003
+#: After so many draws of tasks that are set aside, no task of the stage is left.
+_MOST_SKIPPED = 100_000
 
 
 class GroupBatcher:
@@ -215,9 +217,13 @@ class GroupBatcher:
         return True
 
     def _draw(self) -> int | None:
-        """Return the next draw with a usable task; None if the order has ended."""
+        """Return the next draw with a usable task; None if the order has ended.
+
+        Raises:
+            DatasetError: all tasks, or all of the curriculum's stage, are set aside.
+        """
         self._set_aside.refuse_if_all()  # else the search would have no end
-        while True:
+        for _ in range(_MOST_SKIPPED):
             if self._again:
                 draw = self._again.popleft()
             elif not self._order.has(self._next_draw):
@@ -226,6 +232,7 @@ class GroupBatcher:
                 draw, self._next_draw = self._next_draw, self._next_draw + 1
             if self._order.task(draw) not in self._set_aside:
                 return draw
+        raise DatasetError(f"all tasks of the stage {self.stage} are set aside", field="curriculum")
 
     def _admit(self, scored: ScoredGroup, portion: GroupBatch) -> None:
         """Count a group, and take it into the portion if it can teach something."""

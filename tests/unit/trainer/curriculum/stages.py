@@ -1,6 +1,6 @@
 """Tasks with tags, curricula over them, and a batcher that is played step by step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from assay_shared.settings.run_file import parse_config
@@ -81,6 +81,7 @@ class PlayedRun:
         step: int = 0,
         rewards: Rewards = lambda _: (1.0, 0.0),
         pass_rate: Callable[[int], Interval] | None = None,
+        set_aside: Sequence[str] = (),
         **changes: Any,
     ) -> None:
         values = {"steps": 100, "groups_per_step": 2, "group_size": 2, "max_groups_per_step": 6}
@@ -92,6 +93,8 @@ class PlayedRun:
         self.ends: list[tuple[int, Advance]] = []
         self.stages: list[str | None] = []
         self.learnt: list[list[str]] = []
+        left_out = SetAside("training", len(TASKS), 0.4, lambda _: None)
+        left_out.add_all([(task, "planted") for task in TASKS if task.id in set_aside])
         self.feed = GroupBatcher(
             self.rollouts,  # type: ignore[arg-type]  # of the same shape
             self.order,
@@ -99,7 +102,7 @@ class PlayedRun:
             run="run",
             seed=3,
             state=state or BatcherState(),
-            set_aside=SetAside("training", len(TASKS), 0.4, lambda _: None),
+            set_aside=left_out,
         )
         self._serve()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_shared.errors import ConfigError
+from assay_shared.errors import ConfigError, DatasetError
 from assay_shared.statistics.interval import Interval
 from assay_shared.types import GroupRequest
 from assay_trainer.curriculum.selection import stage_tasks
@@ -211,3 +211,19 @@ def test_fewer_steps_than_the_stages_have_are_refused() -> None:
     check_steps(config, stages, 36, 2)
     with pytest.raises(ConfigError, match=r"grpo\.steps: .* up to 36 steps, .* after 35"):
         check_steps(config, stages, 35, 2)
+
+
+def test_tasks_that_are_set_aside_are_left_out_of_their_epochs() -> None:
+    run = PlayedRun(curriculum(*FOUR), set_aside=["easy1", "hard2"])
+    run.play(200)
+    counts = Counter(run.draws.values())
+    assert "easy1" not in counts
+    assert counts["easy0"] == counts["medium0"] == 4
+    assert [end.ended for _, end in run.ends] == ["easy", "easier", "harder", "hard"]
+
+
+def test_a_stage_whose_tasks_are_all_set_aside_is_an_error_and_no_endless_search() -> None:
+    config = curriculum(stage("a", "medium", steps=2), stage("b", "easy", steps=2))
+    run = PlayedRun(config, set_aside=[f"easy{at}" for at in range(6)], max_staleness=0)
+    with pytest.raises(DatasetError, match="all tasks of the stage b are set aside"):
+        run.play(10)

@@ -12,6 +12,7 @@ from assay_shared.statistics.bootstrap import mean_interval
 from assay_shared.types import Wire
 
 _CONFIDENCE = 0.95
+_RULE_OF_THREE = 3
 
 
 class GoalFinding(Wire):
@@ -89,8 +90,13 @@ def difference(
     both = [task for task in first if task in second]
     if not both:
         return None
-    found = mean_interval([second[task] - first[task] for task in both], _CONFIDENCE, seed=0)
-    return CellEstimate(mean=found.value, low=found.low, high=found.high, n=len(both))
+    differences = [second[task] - first[task] for task in both]
+    found = mean_interval(differences, _CONFIDENCE, seed=0)
+    # Equal differences have no spread to sample from, which proves nothing about other tasks: with
+    # 95 % confidence, at most 3 / n of them differ. Metrics of tasks lie between 0 and 1.
+    spread = min(1.0, _RULE_OF_THREE / len(both)) if min(differences) == max(differences) else 0.0
+    low, high = max(-1.0, found.low - spread), min(1.0, found.high + spread)
+    return CellEstimate(mean=found.value, low=low, high=high, n=len(both))
 
 
 def _words(goal: StudyGoal) -> str:

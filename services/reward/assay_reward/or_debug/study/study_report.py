@@ -6,7 +6,7 @@ from pathlib import Path
 
 from assay_reward.or_debug.evaluate.intervals import CellEstimate, TargetVerdict, estimate
 from assay_reward.or_debug.evaluate.report import shown
-from assay_reward.or_debug.evaluate.summary import OVERALL, EvaluationSummary
+from assay_reward.or_debug.evaluate.summary import OVERALL, TARGETS, EvaluationSummary
 from assay_reward.or_debug.study.goals import GoalFinding, decide, difference
 from assay_reward.or_debug.study.loading import StudyResults, trivial_names
 from assay_reward.or_debug.study.study_figures import HEADLINES, best_trivial, draw_study
@@ -86,15 +86,18 @@ def _headlines(study: StudyResults) -> Iterable[str]:
 def _overall(summary: EvaluationSummary, name: str) -> str:
     found = summary.of(name, OVERALL)
     assert found is not None
-    values = [found.metrics.get(metric) for metric in (*HEADLINES, "steps")]
+    values = [found.metrics.get(metric) for metric in HEADLINES]
     told = [shown(one, True) if one else "" for one in values]
-    return " | ".join([str(found.num_episodes), str(found.num_failed), *told])
+    steps = found.metrics.get("steps")
+    counts = [str(found.num_episodes), str(found.num_failed)]
+    return " | ".join([*counts, *told, shown(steps, False) if steps else ""])
 
 
 def _differences(study: StudyResults) -> Iterable[str]:
     yield "## Differences to the start, over the same tasks"
     yield ""
-    levels = [None, *dict.fromkeys(one.difficulty for one in study.start.records)]
+    there = {one.difficulty for one in study.start.records}
+    levels = [None, *(one for one in TARGETS if one in there)]
     yield from _header("policy", "tasks", *_COMPARED)
     for result in study.results:
         if result is study.start:

@@ -94,7 +94,7 @@ def test_goals_are_decided_by_intervals(evaluated: Path, tmp_path: Path) -> None
     text = (tmp_path / "out" / "study.md").read_text()
     assert "| rr@5 of hard tasks: at least 0.6 | final | 1.00 (0.51 to 1.00) | 4 |" in text
     assert "| drop_all_members | trivial | 8 | 0 |" in text
-    assert "| final | hard | +1.00 (+1.00 to +1.00) |" in text
+    assert "| final | hard | +1.00 (+0.25 to +1.00) |" in text
     assert "| final | 6 | 0.77 (" in text
     for name in ("sft_against_rl.png", "curriculum.png", "difficulty.png"):
         assert f"({name})" in text
@@ -140,6 +140,16 @@ def test_a_start_without_trivial_policies_is_refused(
     policies = [{"name": "SFT", "kind": "start", "evaluation": str(evaluated / "alone")}]
     assert report(evaluated, tmp_path, policies=policies, final="SFT") == 2
     assert "evaluate it without --no-baselines" in capsys.readouterr().err
+
+
+def test_policies_that_do_the_same_on_few_tasks_are_no_proof_of_an_equal_rate(
+    evaluated: Path, tmp_path: Path
+) -> None:
+    goal = {"metric": "rr@5", "policy": "final", "over_start": True, "at_least": 0.0}
+    assert report(evaluated, tmp_path, "alone", goals=[goal]) == 0
+    (found,) = json.loads((tmp_path / "out" / "study.json").read_text())["goals"]
+    assert (found["found"]["low"], found["found"]["high"]) == (-0.375, 0.375), "3 of 8 tasks"
+    assert found["verdict"] == "INCONCLUSIVE"
 
 
 def test_repeated_steps_count_once_and_a_fall_is_found(tmp_path: Path) -> None:
