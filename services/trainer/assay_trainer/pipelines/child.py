@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
+from assay_shared.errors import Conflict
 from assay_trainer.stop import Stop
 
 _PR_SET_PDEATHSIG = 1
@@ -18,6 +20,7 @@ _POLL_S = 0.2
 #: Time to write a checkpoint after SIGTERM.
 _GRACE_S = 180.0
 _TAIL_BYTES = 4096
+_LOCK = ".running"
 
 
 def run_command(
@@ -34,11 +37,14 @@ def run_command(
 
     Returns:
         The exit code, and True if the limit was reached.
+
+    Raises:
+        Conflict: an earlier command of the stage, whose pipeline was killed, does not end.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     began, ended_for_time = time.monotonic(), False
     with log.open("ab") as file:
-        process = _start(words, file)
+        process = _start(words, file, _alone(log.parent, stop))
         told_at: float | None = None
         while process.poll() is None:
             now = time.monotonic()
@@ -64,7 +70,30 @@ def last_line(log: Path) -> str:
     return next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")
 
 
-def _start(words: Sequence[str], log: IO[bytes]) -> "subprocess.Popen[bytes]":
+def _alone(folder: Path, stop: Stop) -> int:
+    """Return a lock that the command inherits; wait for one of a process that was killed.
+
+    Raises:
+        Conflict: the stage's earlier command does not end.
+    """
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    deadline = time.monotonic() + _GRACE_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if stop.asked or time.monotonic() > deadline:
+                os.close(lock)
+                raise Conflict(
+                    f"an earlier command still writes to {folder}", hint="end it, and start again"
+                ) from None
+            time.sleep(_POLL_S)
+        else:
+            return lock
+
+
+def _start(words: Sequence[str], log: IO[bytes], lock: int) -> "subprocess.Popen[bytes]":
+    """Start a command that holds the lock in this process's place."""
     parent = os.getpid()
 
     def end_with_parent() -> None:
@@ -72,11 +101,15 @@ def _start(words: Sequence[str], log: IO[bytes]) -> "subprocess.Popen[bytes]":
         if os.getppid() != parent:
             os._exit(1)
 
-    return subprocess.Popen(
-        [sys.executable, "-m", "assay_shared.cli", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,  # Ctrl-C reaches this process, which passes it on once
-        preexec_fn=end_with_parent,  # no threads run here
-    )
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "assay_shared.cli", *words],
+            pass_fds=(lock,),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches this process, which passes it on once
+            preexec_fn=end_with_parent,  # no threads run here
+        )
+    finally:
+        os.close(lock)
