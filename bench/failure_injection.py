@@ -35,7 +35,8 @@ from assay_shared.clients import RewardClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import InfrastructureError
 from assay_shared.types import CallCase, Role, Scored, ScoreRequest, Task
-from assay_trainer.learner.advantage import GroupRewards, advantages
+from assay_trainer.learner.advantage import advantages
+from assay_trainer.learner.normalisation.group_rewards import GroupRewards
 
 SHARES = (0.05, 0.13, 0.30)
 GROUP_SIZE = 8

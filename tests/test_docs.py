@@ -18,6 +18,7 @@ from assay_reward.verifiers import VERIFIERS
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.settings.run_file import load_config
 from assay_trainer.config import RunConfig
+from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.settings import TrainerSettings
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +55,7 @@ def test_the_example_environment_has_every_setting_with_its_default() -> None:
 def test_every_run_file_loads(path: Path) -> None:
     config = load_config(RunConfig, path)
     assert config.grpo is not None or config.dpo is not None
+    refuse_inert(config)
 
 
 def test_the_judge_and_rubric_files_load() -> None:

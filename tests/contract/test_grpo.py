@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,9 +24,11 @@ from assay_shared.types import (
 )
 from assay_shared.weights import checkpoint
 from assay_trainer.config import LoRAConfig, RetentionConfig
+from assay_trainer.curriculum.order import TaskOrder
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
-from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
+from assay_trainer.learner.batcher import GroupBatcher
 from assay_trainer.learner.checkpoint import whole
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.mismatch import Mismatched
@@ -53,12 +56,19 @@ class HalfRight(FakeRewarder):
         return ScoreResponse(rewards=make_rewards(*values), scorer="half@0")
 
 
+class AllWrong(FakeRewarder):
+    """Finds no answer right."""
+
+
 class DirectRollouts:
     """Plays all received groups in the trainer's own process; calls `before` ahead of each."""
 
-    def __init__(self, url: str, before: Callable[[int], None]) -> None:
+    def __init__(
+        self, url: str, before: Callable[[int], None], rewarder: FakeRewarder | None = None
+    ) -> None:
         self._url = url
         self._before = before
+        self._rewarder = rewarder or HalfRight({})
         self._waiting: list[GroupRequest] = []
         self._num_played = 0
 
@@ -80,7 +90,7 @@ class DirectRollouts:
 
     async def _play(self, request: GroupRequest) -> ScoredGroup:
         async with InferenceClient(self._url) as client:
-            return await run_group(request, client, HalfRight({}), "w")
+            return await run_group(request, client, self._rewarder, "w")
 
 
 @pytest.fixture
@@ -98,8 +108,10 @@ def train(
     url: str,
     before: Callable[[int], None] = lambda _: None,
     lora: LoRAConfig | None = None,
+    rewarder: FakeRewarder | None = None,
     **changes: object,
 ) -> list[StepEvent]:
+    """Return the steps; the reason of an early end is in `early_end.txt`."""
     publish_policy(*create_policy(TINY, TEXTS, seed=0), folder / "start")
     model, tokenizer = load_policy(folder / "start")
     if lora is not None:
@@ -108,7 +120,7 @@ def train(
     config = GRPOConfig.model_validate(values | {"max_staleness": 0} | changes)
     publisher = WeightPublisher(folder / "policy", lambda: InferenceClient(url), [1, 2, 3, 4])
     feed = GroupBatcher(
-        DirectRollouts(url, before),  # type: ignore[arg-type]  # of the same shape
+        DirectRollouts(url, before, rewarder),  # type: ignore[arg-type]  # of the same shape
         TaskOrder(TASKS, seed=0),
         config,
         run="run",
@@ -118,7 +130,7 @@ def train(
         published=publisher.published,
     )
     steps: list[StepEvent] = []
-    GRPOStage(
+    early_end = GRPOStage(
         model,
         tokenizer,
         feed,
@@ -132,6 +144,7 @@ def train(
         stop=Stop(),
         ranks=Ranks(),
     ).train()
+    (folder / "early_end.txt").write_text(early_end or "")
     return steps
 
 
@@ -149,6 +162,75 @@ def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
         assert step.mismatch.mean_abs_nats < 1e-4
         assert abs(step.mismatch.kl_k1_nats) < 1e-4
     assert steps[-1].staleness_mean == max_staleness
+
+
+@pytest.mark.slow
+def test_several_updates_of_a_step_move_the_ratio_from_the_steps_start(
+    tmp_path: Path, url: str
+) -> None:
+    changes: dict[str, Any] = {
+        "correction": "tis",
+        "clip_low": 0.001,
+        "clip_high": 0.001,
+        "learning_rate": 0.01,
+    }
+    (tmp_path / "one").mkdir()
+    once = train(tmp_path / "one", url, **changes)
+    (tmp_path / "three").mkdir()
+    thrice = train(tmp_path / "three", url, updates_per_step=3, **changes)
+    for step in once:
+        assert step.clipped_low == step.clipped_high == 0.0
+    for step in thrice:
+        assert step.clipped_low + step.clipped_high > 0.1
+        assert step.importance_weight_mean == pytest.approx(1.0, abs=1e-4), "of the same weights"
+        assert step.mismatch is not None
+        assert step.mismatch.max_abs_nats < 1e-4, "measured before the step's updates"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("normalise", ["rloo", "reinforce_pp", "reinforce_pp_baseline"])
+def test_every_normalisation_trains_and_punished_answers_are_counted(
+    tmp_path: Path, url: str, normalise: str
+) -> None:
+    overlong = {"kind": "punish", "tokens": 6}
+    steps = train(tmp_path, url, normalise=normalise, overlong=overlong, steps=2)
+    assert len(steps) == 2
+    for step in steps:
+        assert step.grad_norm > 0
+        assert step.reward == 0.5, "the reward of the event is not punished"
+        assert 0 < step.num_overlong <= 8
+
+
+@pytest.mark.slow
+def test_without_replacement_flat_groups_are_trained_on_and_change_nothing(
+    tmp_path: Path, url: str
+) -> None:
+    steps = train(tmp_path, url, rewarder=AllWrong({}), replace_flat=False)
+    assert len(steps) == 3
+    for step in steps:
+        assert (step.num_groups, step.num_without_signal, step.num_replaced) == (2, 2, 0)
+        assert (step.grad_norm, step.moved_share, step.reward_variance) == (0.0, 0.0, 0.0)
+        assert step.num_tokens > 0
+    assert (tmp_path / "early_end.txt").read_text() == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("replace_flat", "num_steps"), [(True, 0), (False, 2)])
+def test_as_many_flat_groups_end_the_stage_with_replacement_and_without(
+    tmp_path: Path, url: str, num_steps: int, *, replace_flat: bool
+) -> None:
+    steps = train(
+        tmp_path,
+        url,
+        rewarder=AllWrong({}),
+        max_flat_steps=2,
+        max_groups_per_step=3,
+        replace_flat=replace_flat,
+    )
+    assert len(steps) == num_steps
+    reason = (tmp_path / "early_end.txt").read_text()
+    assert "none of the last 6 groups can teach anything" in reason
+    assert "the pass rate is 0%" in reason
 
 
 async def status_of(url: str) -> WeightStatus:

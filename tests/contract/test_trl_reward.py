@@ -15,8 +15,9 @@ from assay_reward.settings import RewardSettings
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import InvalidInput, Unreachable
-from assay_trainer.learner.advantage import GroupRewards, advantages
+from assay_trainer.learner.advantage import advantages
 from assay_trainer.learner.network.model import create_policy
+from assay_trainer.learner.normalisation.group_rewards import GroupRewards
 from tests.conftest import Serve
 from tests.support.examples import load_example
 from tests.support.faulty_sandbox import create_faulty_sandbox

@@ -27,7 +27,8 @@ from assay_shared.types import (
     Unscored,
 )
 from assay_trainer.events import StepEvent
-from assay_trainer.learner.advantage import GroupRewards, advantages
+from assay_trainer.learner.advantage import advantages
+from assay_trainer.learner.normalisation.group_rewards import GroupRewards
 from assay_trainer.learner.packs import rows
 from assay_trainer.rollouts.rollout_log import read_rollouts
 from tests.conftest import SandboxProcess, Serve

@@ -1,5 +1,6 @@
 """TRL's loss, as the measure of ours: the gradient of a batch of padded rows."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ _NAMES = {
     "gspo": ("grpo", "sequence"),
     "cispo": ("cispo", "token"),
 }
+#: TRL's losses that are alike but for the average.
+_AVERAGES = {"sequence": "grpo", "token": "dapo", "constant": "dr_grpo"}
 
 
 def trl_gradient(
@@ -30,8 +33,12 @@ def trl_gradient(
     config: GRPOConfig,
     folder: Path,
     reference: PreTrainedModel | None = None,
+    proximal: PreTrainedModel | None = None,
 ) -> tuple[float, dict[str, torch.Tensor]]:
-    """Return TRL's loss and its gradient by parameter; `reference` is the policy of a KL term."""
+    """Return TRL's loss and its gradient by parameter.
+
+    `reference` is the policy of a KL term, `proximal` that of a correction; the model without it.
+    """
     trainer = trl_trainer(model, tokenizer, config, folder)
     inputs = padded(rows)
     if reference is not None:
@@ -40,8 +47,8 @@ def trl_gradient(
         width = inputs["completion_ids"].shape[1]
         with torch.no_grad():
             inputs["ref_per_token_logps"] = logprobs(reference, ids, mask, width, config)
-    if config.truncate is not None:
-        _correct(trainer, inputs, config.truncate)
+    if config.correction is not None:
+        _correct(trainer, inputs, config, proximal or model)
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1
     loss = trainer._compute_loss(trainer.model, inputs)
@@ -51,15 +58,31 @@ def trl_gradient(
     return loss.item(), {n: p.grad.clone() for n, p in named if p.grad is not None}
 
 
-def _correct(trainer: Any, inputs: dict[str, torch.Tensor], most: float) -> None:
-    """Have TRL weigh each token as it does the samples of a vLLM that is behind."""
+def _correct(
+    trainer: Any, inputs: dict[str, torch.Tensor], config: GRPOConfig, proximal: PreTrainedModel
+) -> None:
+    """Have TRL weigh or mask each token as it does the samples of a vLLM that is behind."""
     ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
     mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-    width = inputs["completion_ids"].shape[1]
     with torch.no_grad():
-        own = logprobs(trainer.model, ids, mask, width, trainer.args)
-    ratio = (own - inputs["old_per_token_logps"]).exp().clamp(max=most)
-    inputs |= {"old_per_token_logps": own, "importance_sampling_ratio": ratio}
+        own = logprobs(proximal, ids, mask, inputs["completion_ids"].shape[1], trainer.args)
+    engine = inputs["old_per_token_logps"]
+    inputs |= {"old_per_token_logps": own, "sampling_per_token_logps": engine}
+    assert config.correction is not None
+    low, high = config.correction.low, config.correction.high
+    if config.correction.kind == "off_policy_mask":
+        assert low is not None
+        trainer.off_policy_mask_threshold = -math.log(low)
+        return
+    gap = (own - engine) * inputs["completion_mask"] * inputs["tool_mask"]
+    if config.correction.kind == "sequence_mask":
+        gap = gap.sum(dim=-1, keepdim=True)
+    ratio = gap.exp()
+    if config.correction.kind == "tis":
+        ratio = ratio.clamp(max=high)
+    elif config.correction.kind != "decoupled":
+        ratio[(ratio < (low or 0.0)) | (ratio > (high or math.inf))] = 0.0
+    inputs["importance_sampling_ratio"] = ratio
     trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
 
 
@@ -93,6 +116,8 @@ def trl_trainer(
         from trl import GRPOTrainer
 
         loss_type, level = _NAMES[config.loss]
+        if config.average is not None:
+            loss_type = _AVERAGES[config.average]
         arguments = TRLConfig(
             output_dir=str(folder),
             per_device_train_batch_size=config.group_size,

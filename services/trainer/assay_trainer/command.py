@@ -61,13 +61,12 @@ def run_there(
     from assay_shared.clients import RetryBudget, TrainerClient
     from assay_shared.clients.trainer import RunRequest
     from assay_shared.settings.environment import ServiceSettings, read_settings
-    from assay_shared.settings.run_file import load_config
-    from assay_trainer.config import RunConfig
+    from assay_trainer.curriculum.winner import load_run
     from assay_trainer.service.follow import follow
     from assay_trainer.service.terminal import RunView
 
     settings = read_settings(ServiceSettings)
-    config = load_config(RunConfig, file or _DEMO, tuple(overrides or ()))
+    config = load_run(file or _DEMO, tuple(overrides or ()))
     request = RunRequest(name=name or config.name, config=config.model_dump(mode="json"))
     retry = RetryBudget(attempts=100_000, total_s=patience_s, max_wait_s=1.0)
     console = Console()
@@ -243,9 +242,8 @@ def _plan(
     from rich.console import Console
 
     from assay_shared.errors import ConfigError
-    from assay_shared.settings.run_file import load_config
     from assay_shared.telemetry.logs import quiet_transformers, set_up_logging
-    from assay_trainer.config import RunConfig
+    from assay_trainer.curriculum.winner import load_run
     from assay_trainer.learner.ranks import joined
     from assay_trainer.pipeline.context import RunContext
     from assay_trainer.pipeline.plan import Plan, make_plan
@@ -256,7 +254,7 @@ def _plan(
     set_up_logging("trainer", "ERROR")
     quiet_transformers()
     try:
-        config = load_config(RunConfig, file, overrides)
+        config = load_run(file, overrides)
     except ConfigError as error:
         found = Plan(run=file.stem, findings=[Finding.of(error)])
     else:
@@ -385,14 +383,13 @@ def demo(
     """Run the whole loop on this machine: services, SFT, GRPO, evaluation, report."""
     from rich.console import Console
 
-    from assay_shared.settings.run_file import load_config
     from assay_shared.telemetry.logs import set_up_logging
-    from assay_trainer.config import RunConfig
+    from assay_trainer.curriculum.winner import load_run
     from assay_trainer.service.demo import run_demo
     from assay_trainer.service.record import create_stamped
 
     set_up_logging("demo", "WARNING")
-    run_config = load_config(RunConfig, config or _DEMO, tuple(overrides or ()))
+    run_config = load_run(config or _DEMO, tuple(overrides or ()))
     console = Console()
     path = run_demo(run_config, home or create_stamped(Path("runs"), "demo"), workers, console)
     console.print(f"report: {path}", highlight=False, soft_wrap=True)

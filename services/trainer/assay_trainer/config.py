@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from assay_shared.runs.run_folder import RUN_NAME
 from assay_shared.settings.run_file import Config
+from assay_trainer.curriculum_config import CurriculumConfig
 from assay_trainer.grpo_config import GRPOConfig, Stops
 from assay_trainer.sources import GeneratedSource as GeneratedSource
 from assay_trainer.sources import Gsm8kSource as Gsm8kSource
@@ -252,7 +253,15 @@ class RunConfig(Config):
     sft: SFTConfig | None = None
     dpo: DPOConfig | None = None
     grpo: GRPOConfig | None = None
+    #: The order of GRPO's tasks; without it, shuffled epochs over all of them.
+    curriculum: CurriculumConfig | None = None
     evaluation: EvaluationConfig = EvaluationConfig()
     retention: RetentionConfig = RetentionConfig()
     #: Where the numbers of each step go, apart from the run's folder: see pipeline/trackers.py.
     trackers: Annotated[tuple[TrackerName, ...], AfterValidator(_each_once)] = ("tensorboard",)
+
+    @model_validator(mode="after")
+    def _curriculum_has_grpo(self) -> Self:
+        if self.curriculum is not None and self.grpo is None:
+            raise ValueError("curriculum goes with grpo")
+        return self

@@ -105,11 +105,30 @@ class StepEvent(BaseModel):
     loss: float
     grad_norm: float
     entropy: float
-    #: Mean KL estimate of the tokens to the reference policy (k3); 0 without a KL term.
+    #: Mean of the tokens' KL to the reference policy, by `grpo.kl_estimator`; 0 without one.
     kl: float = 0.0
     #: Shares of the tokens whose gradient a bound of the ratio takes away.
     clipped_low: float = 0.0
     clipped_high: float = 0.0
+    #: Share of the KL term in the gradient by the tokens' log-probabilities, by absolute values;
+    #: null without such a term.
+    kl_gradient_share: float | None = None
+    #: Share of the tokens that the correction leaves out of the gradient.
+    masked_share: float = 0.0
+    #: Share of the tokens whose importance weight is cut to its bound.
+    truncated_weight_share: float = 0.0
+    #: Mean importance weight of the tokens, before bounds; null without a correction.
+    importance_weight_mean: float | None = None
+    #: Coefficient of variation of the tokens' weights: 0 where all tokens weigh the same.
+    token_weight_spread: float | None = None
+    #: Groups without signal whose places other groups took.
+    num_replaced: int = 0
+    #: Scored samples that reached the length limit, or its soft zone; see `grpo.overlong`.
+    num_overlong: int = 0
+    #: Variance of the rewards of a group's samples (n - 1), averaged over the scored groups.
+    reward_variance: float | None = None
+    #: The stage of the curriculum; null without one.
+    curriculum_stage: str | None = None
     learning_rate: float = 0.0
     #: Share of the weights that the update changed, in float32.
     moved_share: float | None = None
@@ -186,6 +205,26 @@ class SignalChecked(BaseModel):
     share: Interval
     #: Share of the scored samples that are accepted.
     pass_rate: float
+
+
+class CurriculumAdvanced(BaseModel):
+    """curriculum_advanced: a stage ended after `step`; `to` is null after the last one."""
+
+    step: int
+    ended: str
+    to: str | None
+    reason: str
+
+
+class CurriculumMeasured(BaseModel):
+    """curriculum_measured: the held-out tasks of a stage after `step`, in the stage `learnt`."""
+
+    step: int
+    learnt: str
+    stage: str
+    num_tasks: int
+    #: Mean of the tasks' shares of accepted samples, with Wilson's interval over tasks.
+    pass_rate: Interval
 
 
 class TrackerDropped(BaseModel):
@@ -265,6 +304,8 @@ KINDS: dict[str, type[BaseModel]] = {
     "task_set_aside": TaskSetAside,
     "checkpoint_refused": CheckpointRefused,
     "signal_checked": SignalChecked,
+    "curriculum_advanced": CurriculumAdvanced,
+    "curriculum_measured": CurriculumMeasured,
     "tracker_dropped": TrackerDropped,
     "grpo_ended_early": GRPOEndedEarly,
     "evaluated": Evaluated,
@@ -279,6 +320,8 @@ KINDS: dict[str, type[BaseModel]] = {
 
 #: The stage whose steps are events of a kind.
 STAGES = {"step": "grpo", "sft_step": "sft", "dpo_step": "dpo"}
+#: Kinds that a resume supersedes as it does steps.
+_NUMBERED = STAGES | {"curriculum_advanced": "grpo", "curriculum_measured": "grpo"}
 
 
 def content(event: Event) -> BaseModel | None:
@@ -295,7 +338,7 @@ def living(events: Iterable[Event]) -> list[Event]:
         if event.kind == "resumed":
             resumed = Resumed.model_validate(event.data)
             last_step[resumed.stage] = min(last_step[resumed.stage], resumed.step)
-        stage = STAGES.get(event.kind)
+        stage = _NUMBERED.get(event.kind)
         if stage is None or _Numbered.model_validate(event.data).step <= last_step[stage]:
             newest_first.append(event)
     return newest_first[::-1]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from assay_shared.runs.run_folder import RunFolder
 from assay_shared.settings.environment import ServiceSettings
-from assay_shared.settings.run_file import load_config
 from assay_trainer.config import RunConfig
+from assay_trainer.curriculum.winner import load_run
 from assay_trainer.pipeline.before_start import check_start
 from assay_trainer.service.record import create_run, create_stamped_run
 
@@ -23,7 +23,7 @@ def begin_run(
     Raises:
         AssayError: the run file is not valid, or the start is refused; there is no folder then.
     """
-    config = load_config(RunConfig, file, overrides)
+    config = load_run(file, overrides)
     check_start(config, settings, gpus)
     if folder is not None:
         return create_run(folder, config), config

@@ -29,8 +29,11 @@ class JsonlSource(Config):
     """A task per line, in the form of `assay_shared.types.Task`; `role` selects tasks."""
 
     kind: Literal["jsonl"]
+    #: A file, or a folder: then every tasks.jsonl in it and in the folders below it.
     path: Path
     role: Role | None = None
+    #: In place of each row's own rubric.
+    rubric: str | None = Field(default=None, min_length=1)
 
 
 class HumanEvalSource(Config):

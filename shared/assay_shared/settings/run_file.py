@@ -41,10 +41,19 @@ def load_config(cls: type[AnyConfig], path: Path, overrides: tuple[str, ...] = (
         ConfigError: a key is unknown, or its value is wrong; names the key, and for an unknown key
             the nearest known key.
     """
+    return parse_config(cls, read_values(path, overrides), source=path.name)
+
+
+def read_values(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the mapping in a YAML file with `key.path=value` overrides.
+
+    Raises:
+        ConfigError: see `read_yaml`; or an override has another form.
+    """
     values = read_yaml(path)
     for override in overrides:
         _apply(values, override)
-    return parse_config(cls, values, source=path.name)
+    return values
 
 
 def parse_config(

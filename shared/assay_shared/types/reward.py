@@ -119,14 +119,19 @@ class ScoreRequest(Wire):
 class Normalisation(StrEnum):
     """The way from rewards to advantages; the trainer's choice.
 
-    `group`: minus the group's mean, over its deviation. `batch`: over the batch's deviation.
-    `none`: minus the mean alone. `components`: each component within its group, then their
+    `group`: minus the group's mean, over its deviation. `batch`: over the deviation of the batch's
+    rewards. `none`: minus the mean alone. `rloo`: minus the mean of the group's other rewards.
+    `reinforce_pp`: minus the batch's mean, over its deviation; `reinforce_pp_baseline`: the same
+    after the group's mean was taken away. `components`: each component within its group, then their
     weighted sum within the batch (GDPO, arXiv 2601.05242).
     """
 
     GROUP = "group"
     BATCH = "batch"
     NONE = "none"
+    RLOO = "rloo"
+    REINFORCE_PP = "reinforce_pp"
+    REINFORCE_PP_BASELINE = "reinforce_pp_baseline"
     COMPONENTS = "components"
 
 

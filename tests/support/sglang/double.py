@@ -200,6 +200,7 @@ def create_double(options: argparse.Namespace) -> FastAPI:
         return await call_next(request)
 
     _add_generation(app, double)
+    _add_chat(app, double)
     _add_control(app, double)
     return app
 
@@ -228,6 +229,36 @@ def _add_generation(app: FastAPI, double: Double) -> None:
         except ValueError as error:
             return JSONResponse({"error": {"message": str(error)}}, status_code=400)
         return JSONResponse(answers if is_batch else answers[0])
+
+
+def _add_chat(app: FastAPI, double: Double) -> None:
+    @app.post("/v1/chat/completions")
+    async def chat(body: dict[str, Any]) -> JSONResponse:
+        tokenizer = double.scheduler.tokenizer
+        text = tokenizer.apply_chat_template(
+            body["messages"], add_generation_prompt=True, tokenize=False
+        )
+        params = {
+            "max_new_tokens": body["max_tokens"],
+            "temperature": body.get("temperature"),
+            "top_p": body.get("top_p"),
+            "stop": body.get("stop"),
+            "sampling_seed": body.get("seed"),
+        }
+        prompt = tokenizer.encode(text, add_special_tokens=False)
+        try:
+            answer = await _last(double.grow(prompt, params, with_prompt_logprobs=False))
+        except ValueError as error:
+            refused = {"object": "error", "message": str(error), "type": "BadRequestError"}
+            return JSONResponse(refused | {"param": None, "code": 400}, status_code=400)
+        facts = answer["meta_info"]
+        message = {"role": "assistant", "content": answer["text"], "reasoning_content": None}
+        choice = {"index": 0, "message": message, "finish_reason": facts["finish_reason"]["type"]}
+        counts = {name: facts[name] for name in ("prompt_tokens", "completion_tokens")}
+        model = body["model"]
+        return JSONResponse(
+            {"id": facts["id"], "model": model, "choices": [choice], "usage": counts}
+        )
 
 
 async def _last(growing: AsyncIterator[dict[str, Any]]) -> dict[str, Any]:

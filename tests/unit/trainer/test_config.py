@@ -6,6 +6,9 @@ from assay_shared.errors import ConfigError
 from assay_shared.settings.run_file import load_config, parse_config
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
+from assay_trainer.grpo_config import CorrectionConfig
+from assay_trainer.learner.objective import Objective
+from assay_trainer.objective.losses.table import LOSSES
 
 DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
 
@@ -37,7 +40,7 @@ def test_the_demos_run_file_loads() -> None:
         ("policy.lora.targets=[]", r"policy.lora.targets: List should have at least 1 item"),
         ("policy.lora.targets=[q_proj, q_proj]", "policy.lora.targets: q_proj stands there twice"),
         ("data.train={kind: jsonl}", "data.train.path: missing"),
-        ("grpo.loss=ppo", "grpo.loss: .*'dapo', 'grpo', 'dr_grpo', 'gspo' or 'cispo'"),
+        ("grpo.loss=ppo", "grpo.loss: .*must be grpo, dapo, dr_grpo, .* or reinforce"),
         ("name='../escape'", "name: "),
         ("sft.learning_rate=.inf", "sft.learning_rate: .*finite"),
         ("sft.epochs=2", "sft: give exactly one of steps and epochs"),
@@ -57,14 +60,7 @@ def test_impossible_combinations_name_the_keys(override: str, message: str) -> N
         load_config(RunConfig, DEMO, (override,))
 
 
-@pytest.mark.parametrize("override", ["grpo.clip_low=0.1", "grpo.dual_clip=3"])
-def test_a_bound_that_cispo_does_not_have_is_refused(override: str) -> None:
-    name = override.partition("=")[0].removeprefix("grpo.")
-    with pytest.raises(ConfigError, match=f"{name} does nothing with loss cispo: leave it out"):
-        load_config(RunConfig, DEMO, ("grpo.loss=cispo", override))
-
-
-GRPO = {"grpo.loss": ("dapo", "grpo", "dr_grpo", "gspo", "cispo"), "grpo.max_staleness": (1, 4)}
+GRPO = {"grpo.loss": tuple(LOSSES), "grpo.max_staleness": (1, 4)}
 
 
 @pytest.mark.parametrize("loss", GRPO["grpo.loss"])
@@ -78,29 +74,45 @@ def test_a_runs_own_configuration_reads_back_as_it_was(loss: str, staleness: int
 
 
 def test_old_tokens_have_truncated_weights_unless_the_run_file_clips() -> None:
-    def truncate(*changes: str) -> float | None:
+    def highest_weight(*changes: str) -> float | None:
         grpo = load_config(RunConfig, DEMO, changes).grpo
         assert grpo is not None
-        return grpo.truncate
+        return None if grpo.correction is None else grpo.correction.high
 
     stale = "grpo.max_staleness=2"
-    assert truncate() is None
-    assert truncate(stale) == 2.0
-    assert truncate(stale, "grpo.truncate=null") is None
-    assert truncate(stale, "grpo.clip_high=0.3") is None
-    assert truncate(stale, "grpo.loss=gspo") is None
-    assert truncate("grpo.truncate=1.5") == 1.5
+    assert highest_weight() is None
+    assert highest_weight(stale) == 2.0
+    assert highest_weight(stale, "grpo.correction=null") is None
+    assert highest_weight(stale, "grpo.clip_high=0.3") is None
+    assert highest_weight(stale, "grpo.loss=gspo") is None
+    assert highest_weight("grpo.correction={kind: tis, high: 1.5}") == 1.5
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("grpo.clip_low=0.1", "clip_low does nothing with truncate: leave one of them out"),
-        ("grpo.dual_clip=3", "dual_clip does nothing with truncate: leave one of them out"),
-        ("grpo.loss=cispo", "truncate goes with dapo, grpo, dr_grpo, not with cispo"),
         ("grpo.hard_staleness=0", "hard_staleness must be at least max_staleness"),
+        ("grpo.correction=is", "grpo.correction: must be tis, mis, icepop, decoupled"),
+        ("grpo.correction={kind: tis, low: 0.5}", "correction tis has no bound low: leave it out"),
+        ("grpo.correction={kind: tis, high: 0.5}", "correction.high: .*greater than or equal to 1"),
+        ("grpo.average=mean", "grpo.average: .*must be sequence, token or constant"),
+        ("grpo.kl_estimator=k4", "grpo.kl_estimator: .*must be k1, k2 or k3"),
+        ("grpo.overlong={kind: punish}", "overlong.tokens goes with kind punish, which needs it"),
+        ("grpo.overlong={kind: punish, tokens: 999}", "overlong.tokens must be at most max_tokens"),
+        ("grpo.updates_per_step=0", "grpo.updates_per_step: .*greater than or equal to 1"),
     ],
 )
-def test_a_switch_that_truncation_turns_off_is_refused(change: str, message: str) -> None:
+def test_a_setting_of_the_objective_that_cannot_be_names_what_can(
+    change: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_config(RunConfig, DEMO, ("grpo.truncate=2", change))
+        load_config(RunConfig, DEMO, (change,))
+
+
+def test_a_corrections_kind_alone_has_its_own_bounds() -> None:
+    grpo = load_config(RunConfig, DEMO, ("grpo.correction=icepop",)).grpo
+    assert grpo is not None
+    assert grpo.correction == CorrectionConfig(kind="icepop")
+    chosen = Objective.of(grpo).correction
+    assert chosen is not None
+    assert (chosen.low, chosen.high) == (0.5, 5.0)

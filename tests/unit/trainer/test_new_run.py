@@ -29,6 +29,7 @@ def settings_of(runs: Path, redis_url: str = "unix:///nowhere/valkey.sock") -> S
         ((), [7], "--gpus: there is no GPU 7: this machine has 0"),
         (("policy.lora.nf4=true",), [], "policy.lora.nf4: nf4 needs CUDA"),
         (("policy={folder: /nowhere}",), [], "there is no model in /nowhere"),
+        (("grpo.kl_estimator=k1",), [], "grpo.kl_estimator: kl_estimator does nothing: kl_weight"),
         (
             ("data.train={kind: jsonl, path: /nowhere.jsonl}",),
             [],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 
 from assay_reward.or_debug.evaluate.command import evaluate
+from assay_reward.or_debug.study.command import report
 
 if TYPE_CHECKING:
     from assay_reward.or_debug.dataset.recheck import CellCheck
@@ -25,6 +26,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(evaluate)
+app.command()(report)
 MaxTurns = Annotated[int, typer.Option(min=1, max=64, help="Replies in a task.")]
 Shows = Annotated[
     str, typer.Option(help="In prompts: rules (and the model), model (alone), or only its size.")

@@ -29,6 +29,8 @@ from assay_trainer.hub import resolve
 from assay_trainer.table_source import HubSource, ImportedSource, RowMap, TableSource
 
 #: It stands in every event and every record about the task.
+#: The tasks of a folder, such as a cell of a benchmark.
+_TASKS = "tasks.jsonl"
 _MAX_ID_CHARACTERS = 1000
 
 
@@ -120,7 +122,9 @@ def open_dataset(
 
 def _refuse_deprecated(source: Source, data_folder: Path | None) -> None:
     names = [source.name] if isinstance(source, HubSource) else []
-    files = [source.path] if isinstance(source, JsonlSource | TableSource) else []
+    files = [source.path] if isinstance(source, TableSource) else []
+    if isinstance(source, JsonlSource):
+        files = _task_files(source.path)
     refuse_deprecated(names, data_folder, files)
 
 
@@ -130,9 +134,7 @@ def _read(
     if isinstance(source, GeneratedSource):
         return _generated(source, Role.TRAIN if purpose is DatasetPurpose.TRAIN else Role.TEST)
     if isinstance(source, JsonlSource):
-        dataset = _of_file(source.path, _whole_task, takes_half_characters=takes_half_characters)
-        wanted = [task for task in dataset.tasks if source.role in (None, task.role)]
-        return Dataset(wanted)
+        return _of_jsonl(source, takes_half_characters)
     if isinstance(source, ImportedSource):
         return _imported(source, purpose, data_folder)
     if isinstance(source, Gsm8kSource):
@@ -146,6 +148,39 @@ def _read(
     return _of_file(
         human_eval_path(source, data_folder), human_eval_task, takes_half_characters=False
     )
+
+
+def _of_jsonl(source: JsonlSource, takes_half_characters: bool) -> Dataset:
+    parse = _checked(_whole_task, takes_half_characters)
+    files = _task_files(source.path)
+    tasks = [task for file in files for task in read_json_lines(file, parse, lambda one: one.id)]
+    _refuse_twice(tasks if len(files) > 1 else [], source.path)
+    wanted = [task for task in tasks if source.role in (None, task.role)]
+    if source.rubric is not None:
+        wanted = [task.model_copy(update={"rubric": source.rubric}) for task in wanted]
+    return Dataset(wanted)
+
+
+def _refuse_twice(tasks: Sequence[Task], folder: Path) -> None:
+    seen: set[str] = set()
+    for task in tasks:
+        if task.id in seen:
+            raise DatasetError(f"two files have the task {task.id}", field=str(folder))
+        seen.add(task.id)
+
+
+def _task_files(path: Path) -> list[Path]:
+    """Return the files of a JSONL source: the file itself, or those of a folder.
+
+    Raises:
+        DatasetError: the folder has none.
+    """
+    if not path.is_dir():
+        return [path]
+    found = sorted([*path.glob(_TASKS), *path.glob(f"*/{_TASKS}")])
+    if not found:
+        raise DatasetError(f"the folder {path} has no {_TASKS}, and no folder in it has one")
+    return found
 
 
 def _whole_task(row: object) -> Task:

@@ -10,12 +10,13 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from assay_shared.statistics.interval import Interval
 from assay_shared.types import Status
 from assay_trainer.evaluation.evaluator import TaskEvaluation
 from assay_trainer.events import GivenRowsStep, StepEvent
+from assay_trainer.meters import METERS, stages_of, summary
 
 _BEFORE, _AFTER, _FAINT = "#8a8f98", "#2563eb", "#d4d7dc"
 _COLOURS = {"before": _BEFORE, "after": _AFTER}
@@ -54,6 +55,32 @@ def draw_curves(steps: Sequence[StepEvent], path: Path) -> None:
     axes[0].legend(frameon=False, loc="lower right")
     axes[0].set_title("Training: all scored samples, on training tasks")
     _save(figure, path)
+
+
+def draw_meters(steps: Sequence[StepEvent], path: Path) -> bool:
+    """Draw each meter that is ever active; return False, and draw nothing, if none is."""
+    active = [meter for meter in METERS if summary(meter, steps).num_active]
+    if not active:
+        return False
+    num_rows = (len(active) + 1) // 2
+    figure, axes = _figure(num_rows, 2, height=2.0 * num_rows + 0.6)
+    starts = [first for _, first, _ in stages_of(steps)][1:]
+    for ax, meter in zip(axes, active, strict=False):
+        points = [(s.step, v) for s in steps if (v := meter.value(s)) is not None]
+        ax.plot([p[0] for p in points], [p[1] for p in points], ".-", color=_AFTER)
+        for start in starts:
+            ax.axvline(start - 0.5, color=_BEFORE, linestyle=":", linewidth=1)
+        ax.set_title(meter.title, fontsize=9)
+        if meter.unit == "share":
+            ax.yaxis.set_major_formatter(PercentFormatter(1))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for ax in axes[len(active) :]:
+        ax.set_axis_off()
+    figure.supxlabel(
+        "GRPO step; dotted lines are new stages" if starts else "GRPO step", fontsize=9
+    )
+    _save(figure, path)
+    return True
 
 
 def draw_given_rows(

@@ -12,8 +12,10 @@ from assay_shared.text import markdown
 from assay_trainer import events
 from assay_trainer.config import RunConfig
 from assay_trainer.evaluation import figures
+from assay_trainer.evaluation.curriculum_report import curriculum_facts, draw_curriculum
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult, difference
 from assay_trainer.evaluation.pages import picture_url, templates_in
+from assay_trainer.meters import METERS, ActivityMeter, summary
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NUM_SHOWN = 3
@@ -32,6 +34,10 @@ def write_report(
     dpo = last_of_each([one for one in seen if isinstance(one, events.DPOStep)])
     pictures = _draw_given_rows(folder.path / "figures", sft, dpo)
     pictures |= _draw(folder.path / "figures", evaluations, steps, stages_s)
+    curriculum = curriculum_facts(steps, seen)
+    if curriculum is not None:
+        draw_curriculum(steps, seen, folder.path / "figures" / "curriculum.png")
+        pictures["Curriculum"] = "figures/curriculum.png"
     facts = {
         "name": folder.path.name,
         "seed": config.seed,
@@ -41,6 +47,7 @@ def write_report(
         "sft": _sft(sft),
         "dpo": _dpo(dpo, [one for one in seen if isinstance(one, events.DPOMeasured)]),
         "training": _training(steps),
+        "curriculum": curriculum,
         "ended_early": next(
             (one.message for one in seen if isinstance(one, events.GRPOEndedEarly)), None
         ),
@@ -127,6 +134,8 @@ def _draw(
     if steps:
         figures.draw_curves(steps, folder / "curves.png")
         drawn["Training curves"] = "curves.png"
+        if figures.draw_meters(steps, folder / "meters.png"):
+            drawn["Activity meters"] = "meters.png"
     if any(step.mismatch is not None for step in steps):
         figures.draw_mismatch(steps, folder / "mismatch.png")
         drawn["Inference and trainer"] = "mismatch.png"
@@ -205,6 +214,11 @@ def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:
         "num_groups_played": sum(step.num_played for step in steps),
         "num_groups_trained_on": sum(step.num_groups for step in steps),
         "num_groups_without_signal": sum(step.num_without_signal for step in steps),
+        "meters": {
+            meter.field: {"title": meter.title, "shown": _shown(meter, steps)}
+            | asdict(summary(meter, steps))
+            for meter in METERS
+        },
         "groups_refused": dict(refused),
         "by_domain": {
             domain: {"played": number, "trained_on": trained[domain]}
@@ -218,6 +232,13 @@ def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:
             "publish": sum(step.publish_s for step in steps),
         },
     }
+
+
+def _shown(meter: ActivityMeter, steps: Sequence[events.StepEvent]) -> dict[str, str]:
+    """Return the summary's values as text."""
+    found = summary(meter, steps)
+    values = {"mean": found.mean, "least": found.least, "most": found.most, "last": found.last}
+    return {name: meter.shown(value) for name, value in values.items()}
 
 
 def _mismatch(steps: Sequence[events.StepEvent]) -> dict[str, float] | None:

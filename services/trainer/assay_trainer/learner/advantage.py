@@ -5,63 +5,72 @@ a 0 it would give a right answer among seven right answers an advantage of -2.47
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean, stdev
+from collections.abc import Callable, Sequence
 
 from assay_shared.errors import InvalidInput
 from assay_shared.types import Normalisation, Scored, ScoredGroup
+from assay_trainer.learner.normalisation.batch import by_batch
+from assay_trainer.learner.normalisation.components import by_component
+from assay_trainer.learner.normalisation.group import by_group
+from assay_trainer.learner.normalisation.group_rewards import GroupRewards, present
+from assay_trainer.learner.normalisation.none import by_mean
+from assay_trainer.learner.normalisation.overlong import Overlong
+from assay_trainer.learner.normalisation.reinforce_pp import over_batch, over_batch_with_baseline
+from assay_trainer.learner.normalisation.rloo import leave_one_out
 
-#: As in GRPO: keeps a group of nearly equal rewards from being blown up.
-EPSILON = 1e-4
-
-Column = Sequence[float | None]
-
-
-@dataclass(frozen=True)
-class GroupRewards:
-    """The rewards of a group, and their normalisation.
-
-    `Normalisation.COMPONENTS` alone reads the components.
-    """
-
-    rewards_G: Column
-    normalise: Normalisation = Normalisation.GROUP
-    weights_K: Sequence[float] = ()
-    components_KG: Sequence[Column] = ()
-
-    @property
-    def has_signal(self) -> bool:
-        """Return True if the group can teach: two samples differ in their normalised values."""
-        return any(len({r for r in column if r is not None}) > 1 for column in self.columns)
-
-    @property
-    def columns(self) -> Sequence[Column]:
-        by_component = self.normalise is Normalisation.COMPONENTS
-        return self.components_KG if by_component else [self.rewards_G]
+NORMALISATIONS: dict[
+    Normalisation, Callable[[Sequence[GroupRewards]], list[list[float | None]]]
+] = {
+    Normalisation.GROUP: by_group,
+    Normalisation.BATCH: by_batch,
+    Normalisation.NONE: by_mean,
+    Normalisation.RLOO: leave_one_out,
+    Normalisation.REINFORCE_PP: over_batch,
+    Normalisation.REINFORCE_PP_BASELINE: over_batch_with_baseline,
+    Normalisation.COMPONENTS: by_component,
+}
 
 
-def group_rewards(scored: ScoredGroup, normalise: Normalisation) -> GroupRewards:
+def group_rewards(
+    scored: ScoredGroup, normalise: Normalisation, overlong: Overlong | None = None
+) -> GroupRewards:
     """Return a stored group's rewards, to be normalised in this way."""
     rewards = [r if isinstance(r, Scored) else None for r in scored.rewards]
     first = next((r for r in rewards if r is not None), None)
     counted = {c.name: c.weight for c in first.components if c.weight > 0} if first else {}
     tables = [None if r is None else {c.name: c.value for c in r.components} for r in rewards]
-    return GroupRewards(
+    found = GroupRewards(
         [None if r is None else r.value for r in rewards],
         normalise,
         list(counted.values()),
         [[None if table is None else table[name] for table in tables] for name in counted],
     )
+    return found if overlong is None else _with_lengths(found, scored, overlong)
+
+
+def _with_lengths(found: GroupRewards, scored: ScoredGroup, overlong: Overlong) -> GroupRewards:
+    """Return the rewards with the rule for answers at their length limit applied."""
+    rollouts = scored.group.rollouts
+    column = [
+        None if reward is None else overlong.punishment(rollout)
+        for reward, rollout in zip(found.rewards_G, rollouts, strict=True)
+    ]
+    punished = [
+        None if reward is None or length is None else reward + overlong.factor * length
+        for reward, length in zip(found.rewards_G, column, strict=True)
+    ]
+    is_component = any(column)  # a rubric's components alone tell of a group without such answers
+    return GroupRewards(
+        punished,
+        found.normalise,
+        [*found.weights_K, overlong.factor] if is_component else found.weights_K,
+        [*found.components_KG, column] if is_component else found.components_KG,
+        frozenset(at for at, rollout in enumerate(rollouts) if overlong.drops(rollout)),
+    )
 
 
 def advantages(groups_P: Sequence[GroupRewards]) -> list[list[float | None]]:
-    """Return an advantage for each sample, by the normalisation of its group.
-
-    `group`: (r_i - mean) / (std + 1e-4), after arXiv 2402.03300, section 4.1.2. `batch`: over the
-    deviation of all such groups (arXiv 2508.08221). `none`: r_i - mean (Dr. GRPO, arXiv
-    2503.20783). `components`: `group` for each component, weighted and summed, then normalised
-    over the batch (GDPO, arXiv 2601.05242, equations 4 to 6).
+    """Return an advantage for each sample to learn, by the normalisation of its group.
 
     Raises:
         InvalidInput: a reward or a component is not a finite number, or a sample with a reward
@@ -69,26 +78,18 @@ def advantages(groups_P: Sequence[GroupRewards]) -> list[list[float | None]]:
     """
     for group in groups_P:
         _check(group)
-    batch_std = _std(
-        [
-            reward
-            for group in groups_P
-            if group.normalise is Normalisation.BATCH
-            for reward in _present(group.rewards_G)
-        ]
-    )
-    advantages_PG = [_of_group(group, batch_std) for group in groups_P]
-    by_component = [
-        index for index, g in enumerate(groups_P) if g.normalise is Normalisation.COMPONENTS
+    found: dict[int, list[float | None]] = {}
+    for kind, normalised in NORMALISATIONS.items():
+        places = [at for at, group in enumerate(groups_P) if group.normalise is kind]
+        found |= zip(places, normalised([groups_P[at] for at in places]), strict=True)
+    return [
+        [None if at in group.filtered else value for at, value in enumerate(found[place])]
+        for place, group in enumerate(groups_P)
     ]
-    normalised = _over_the_batch([advantages_PG[index] for index in by_component])
-    for index, row in zip(by_component, normalised, strict=True):
-        advantages_PG[index] = row
-    return advantages_PG
 
 
 def _check(group: GroupRewards) -> None:
-    for value in _present([*group.rewards_G, *(v for c in group.components_KG for v in c)]):
+    for value in present([*group.rewards_G, *(v for c in group.components_KG for v in c)]):
         if not math.isfinite(value):
             raise InvalidInput(f"a reward of {value} is not a finite number", field="rewards")
     if group.normalise is Normalisation.COMPONENTS:
@@ -96,47 +97,3 @@ def _check(group: GroupRewards) -> None:
             pairs = zip(group.rewards_G, column, strict=True)
             if any(reward is not None and part is None for reward, part in pairs):
                 raise InvalidInput("a sample has a reward, but lacks a component", field="rewards")
-
-
-def _of_group(group: GroupRewards, batch_std: float) -> list[float | None]:
-    if group.normalise is Normalisation.COMPONENTS:
-        return _sum_of_components(group)
-    divisor = {
-        Normalisation.GROUP: _std(_present(group.rewards_G)) + EPSILON,
-        Normalisation.BATCH: batch_std + EPSILON,
-        Normalisation.NONE: 1.0,
-    }[group.normalise]
-    return _centred(group.rewards_G, divisor)
-
-
-def _sum_of_components(group: GroupRewards) -> list[float | None]:
-    """Normalise each component within its group; return their weighted sum."""
-    columns = [_centred(c, _std(_present(c)) + EPSILON) for c in group.components_KG]
-    weighted = list(zip(group.weights_K, columns, strict=True))
-    return [
-        None if reward is None else sum(weight * (column[at] or 0.0) for weight, column in weighted)
-        for at, reward in enumerate(group.rewards_G)
-    ]
-
-
-def _over_the_batch(rows: Sequence[Column]) -> list[list[float | None]]:
-    """Scale all advantages of the rows to mean 0 and deviation 1."""
-    present = [value for row in rows for value in _present(row)]
-    mean = fmean(present) if present else 0.0
-    divisor = _std(present) + EPSILON
-    return [[None if a is None else (a - mean) / divisor for a in row] for row in rows]
-
-
-def _centred(column: Column, divisor: float) -> list[float | None]:
-    present = _present(column)
-    mean = fmean(present) if present else 0.0
-    return [None if value is None else (value - mean) / divisor for value in column]
-
-
-def _present(column: Column) -> list[float]:
-    return [value for value in column if value is not None]
-
-
-def _std(values: Sequence[float]) -> float:
-    """Return the sample standard deviation (n - 1); 0 for fewer than two values."""
-    return stdev(values) if len(values) > 1 else 0.0

@@ -1,5 +1,7 @@
 """Batches scored groups for training: recent enough, and with differing rewards.
 
+With `replace_flat: false`, groups of equal rewards stay in the batch.
+
 Consumes tasks; waits for workers; unblocked by the groups they store. At most
 (max_staleness + 1) steps' worth of groups are in flight or ready, so waiting alone makes no group
 older than `max_staleness` versions. Where many groups have no signal, more are in flight: as many
@@ -8,11 +10,8 @@ versions. Their older tokens are masked (`packs`); a group is dropped only if no
 be learnt or one is beyond `hard_staleness`. Otherwise the longest answers would be dropped most.
 """
 
-import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Iterable
 
 from assay_shared.errors import BudgetExceeded, Conflict
 from assay_shared.types import (
@@ -21,12 +20,16 @@ from assay_shared.types import (
     SamplingParams,
     Scored,
     ScoredGroup,
-    Status,
-    Task,
 )
+from assay_trainer.curriculum.order import DrawOrder
+from assay_trainer.curriculum.staged_order import FinishedStep, PlayedTask
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
-from assay_trainer.learner.signal_share import SignalShare
+from assay_trainer.learner.batching.group_batch import DropReason, GroupBatch
+from assay_trainer.learner.batching.signal_share import SignalShare
+from assay_trainer.learner.normalisation.group_rewards import GroupRewards
+from assay_trainer.learner.normalisation.overlong import Overlong
 from assay_trainer.rollouts.dispatcher import RolloutDispatcher
 from assay_trainer.rollouts.set_aside import SetAside, own_failure
 from assay_trainer.weights.versions import sampled_by
@@ -39,119 +42,13 @@ _SPARE = 1 / 3
 _SEED_STRIDE = 1_000_003
 
 
-class DropReason(StrEnum):
-    """Reasons to drop a scored group: the weights behind it are too old or unknown."""
-
-    TOO_OLD = "too_old"
-    UNKNOWN_VERSION = "unknown_version"
-
-
-class TaskOrder:
-    """Tasks in an endless order. Each epoch is another shuffle, derived from seed and epoch."""
-
-    def __init__(self, tasks: list[Task], seed: int) -> None:
-        self._tasks = tasks
-        self._seed = seed
-        self._epoch = -1
-        self._order: list[int] = []
-
-    def task(self, draw: int) -> Task:
-        epoch, position = divmod(draw, len(self._tasks))
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = list(range(len(self._tasks)))
-            random.Random(f"{self._seed}/{epoch}").shuffle(self._order)
-        return self._tasks[self._order[position]]
-
-
-@dataclass
-class GroupBatch:
-    """The groups of a step, with statistics of their collection."""
-
-    version: int
-    groups: list[ScoredGroup] = field(default_factory=list)
-    num_played: int = 0
-    num_without_signal: int = 0
-    num_set_aside: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
-    outcomes: Counter[str] = field(default_factory=Counter)
-    played_by_domain: Counter[str] = field(default_factory=Counter)
-    values: list[float] = field(default_factory=list)
-    staleness: list[int] = field(default_factory=list)
-    #: Sampled tokens of each answer of the groups dropped as too old.
-    dropped_lengths: list[int] = field(default_factory=list)
-    generate_time_s: float = 0.0
-    score_time_s: float = 0.0
-
-    @property
-    def dropped_length_mean(self) -> float | None:
-        return _mean(self.dropped_lengths)
-
-    @property
-    def trained_by_domain(self) -> Counter[str]:
-        """Count the groups to train on by domain."""
-        return Counter(domain_of(scored.group.task) for scored in self.groups)
-
-    @property
-    def reward_mean(self) -> float | None:
-        return _mean(self.values)
-
-    @property
-    def pass_rate(self) -> float | None:
-        num_scored = sum(self.outcomes.values())
-        return self.outcomes[Status.ACCEPTED] / num_scored if num_scored else None
-
-    def count(self, scored: ScoredGroup, refusal: DropReason | None) -> None:
-        """Add a group's samples to the sums; failures are counted and enter no other sum.
-
-        A group sampled by unknown weights says nothing about this policy: it counts only as
-        dropped.
-        """
-        self.num_played += 1
-        self.played_by_domain[domain_of(scored.group.task)] += 1
-        if refusal is not None:
-            self.refused[refusal] += 1
-        if refusal is DropReason.TOO_OLD:
-            self.dropped_lengths += [one.num_sampled for one in scored.group.rollouts]
-        if refusal is DropReason.UNKNOWN_VERSION:
-            return
-        self.generate_time_s += scored.generate_time_s
-        self.score_time_s += scored.score_time_s
-        if scored.failure is not None:
-            self.failures[scored.failure.failure_class] += 1
-        for reward in scored.rewards:
-            if isinstance(reward, Scored):
-                self.values.append(reward.value)
-                self.outcomes[reward.outcome] += 1
-            else:
-                self.failures[reward.failure.failure_class] += 1
-
-
-def domain_of(task: Task) -> str:
-    """Return the task's domain, or the name of its dataset without one."""
-    return task.tags.get("domain", task.dataset)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-@dataclass(frozen=True)
-class BatcherState:
-    """The state of a resumed run: the next draw, and the unfinished draws."""
-
-    next_draw: int = 0
-    unfinished: tuple[int, ...] = ()
-
-
 class GroupBatcher:
     """Keeps groups in flight and returns batches. `policy` is the version served by inference."""
 
     def __init__(
         self,
         rollouts: RolloutDispatcher,
-        order: TaskOrder,
+        order: DrawOrder,
         config: GRPOConfig,
         *,
         run: str,
@@ -172,6 +69,7 @@ class GroupBatcher:
         self._rollouts = rollouts
         self._order = order
         self._config = config
+        self._overlong = Overlong.of(config)
         self._run = run
         self._seed = seed
         self._while_waiting = while_waiting
@@ -187,6 +85,7 @@ class GroupBatcher:
         self._failed_in_a_row = 0
         self._num_refused: Counter[int] = Counter()  # by draw
         self._was_unknown: deque[bool] = deque(maxlen=config.max_failed_groups)
+        self._played: list[PlayedTask] = []  # since the last finished step
 
     def serve(self, policy: PolicyVersion) -> None:
         """Request groups of this version from now on."""
@@ -202,7 +101,24 @@ class GroupBatcher:
 
     def state(self) -> BatcherState:
         """Return the state; every group not yet in a batch counts as unfinished."""
-        return BatcherState(self._next_draw, (*self._open, *self._draws.values(), *self._again))
+        unfinished = (*self._open, *self._draws.values(), *self._again)
+        return BatcherState(self._next_draw, unfinished, self._order.state(unfinished))
+
+    @property
+    def stage(self) -> str | None:
+        """Return the curriculum's stage that is learnt."""
+        return self._order.stage
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if the order has nothing left to learn."""
+        no_more = not self._draws and not self._again and not self._order.has(self._next_draw)
+        return self._order.is_over or no_more
+
+    def finish_step(self, step: int) -> FinishedStep:
+        """Return what a finished step leaves behind, once."""
+        played, self._played = self._played, []
+        return FinishedStep(step, played, self._next_draw, self.state().unfinished)
 
     def next_batch(self) -> GroupBatch:
         """Return the groups of a step; fewer after `max_groups_per_step` groups with rewards.
@@ -219,9 +135,11 @@ class GroupBatcher:
         config = self._config
         most_drops = config.max_groups_per_step + self._num_asked_above()
         while len(portion.groups) < config.groups_per_step:
-            if portion.num_without_signal + len(portion.groups) >= config.max_groups_per_step:
+            if portion.num_considered >= config.max_groups_per_step:
                 break
             self._fill(len(portion.groups))
+            if not self._draws:
+                break  # the order has ended
             if not self._ready:
                 self._collect(_WAIT_S)
                 self._while_waiting()
@@ -244,7 +162,7 @@ class GroupBatcher:
             self._ready[scored.group.key] = scored
             if not any(isinstance(reward, Scored) for reward in scored.rewards):
                 continue
-            has_signal = group_rewards(scored, self._config.normalise).has_signal
+            has_signal = self._rewards(scored).has_signal
             self._signal_share.count(has_signal)
             if has_signal:
                 self._teaching.add(scored.group.key)
@@ -257,9 +175,9 @@ class GroupBatcher:
         """
         config, rollouts = self._config, self._rollouts
         wanted = config.groups_per_step * (config.max_staleness + 1) - num_taken
-        while rollouts.num_in_flight + len(self._ready) < wanted:
-            self._send()
-        if config.max_staleness == 0:
+        while rollouts.num_in_flight + len(self._ready) < wanted and self._send():
+            pass
+        if config.max_staleness == 0 or not config.replace_flat:
             return
         most = config.max_groups_per_step * (config.max_staleness + 1)
         share = self._signal_share.upper
@@ -267,16 +185,20 @@ class GroupBatcher:
         while (
             len(self._teaching) + share * rollouts.num_in_flight < with_signal
             and rollouts.num_in_flight + len(self._ready) < most
+            and self._send()
         ):
-            self._send()
+            pass
 
     def _num_asked_above(self) -> int:
         """Return how many more groups are under way than would be if all had signal."""
         num_asked = self._rollouts.num_in_flight + len(self._ready)
         return max(0, num_asked - self._config.groups_per_step * (self._config.max_staleness + 1))
 
-    def _send(self) -> None:
+    def _send(self) -> bool:
+        """Request the group of the next draw; return False if the order has ended."""
         draw = self._draw()
+        if draw is None:
+            return False
         task = self._order.task(draw)
         key = f"{self._run}/{draw}/{task.id}/v{self._version}/{task.rubric}"
         if self._num_refused[draw]:  # what is stored under the first key would come again
@@ -290,13 +212,16 @@ class GroupBatcher:
             seed=self._seed * _SEED_STRIDE + draw,
         )
         self._rollouts.send(GroupRequest(key=key, run=self._run, task=task, sampling=sampling))
+        return True
 
-    def _draw(self) -> int:
-        """Return the next draw with a usable task."""
+    def _draw(self) -> int | None:
+        """Return the next draw with a usable task; None if the order has ended."""
         self._set_aside.refuse_if_all()  # else the search would have no end
         while True:
             if self._again:
                 draw = self._again.popleft()
+            elif not self._order.has(self._next_draw):
+                return None
             else:
                 draw, self._next_draw = self._next_draw, self._next_draw + 1
             if self._order.task(draw) not in self._set_aside:
@@ -320,11 +245,27 @@ class GroupBatcher:
         if scored.failure is not None:
             return
         self._was_unknown.append(False)
-        if not group_rewards(scored, self._config.normalise).has_signal:
+        self._played.append(PlayedTask.of(scored))
+        if any(isinstance(reward, Scored) for reward in scored.rewards):
+            self._take(scored, portion)
+
+    def _take(self, scored: ScoredGroup, portion: GroupBatch) -> None:
+        """Add a scored group to the batch, or leave it out: then another takes its place."""
+        rewards = self._rewards(scored)
+        if not rewards.has_signal:
             portion.num_without_signal += 1
-        else:
-            portion.staleness.append(self._age(scored))
-            portion.groups.append(scored)
+            if self._config.replace_flat or not rewards.is_learnt:
+                portion.num_left_out += 1
+                return
+        portion.staleness.append(self._age(scored))
+        portion.groups.append(scored)
+        if self._overlong is not None:
+            pairs = zip(scored.group.rollouts, rewards.rewards_G, strict=True)
+            told = [self._overlong.touches(rollout) for rollout, r in pairs if r is not None]
+            portion.num_overlong += sum(told)
+
+    def _rewards(self, scored: ScoredGroup) -> GroupRewards:
+        return group_rewards(scored, self._config.normalise, self._overlong)
 
     def _refusal(self, scored: ScoredGroup) -> DropReason | None:
         if not sampled_by(scored) <= self._known:

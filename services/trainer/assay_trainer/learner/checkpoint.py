@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from assay_shared.errors import WeightsRefused
 from assay_shared.runs.run_folder import write_json
 from assay_shared.weights.checkpoint import file_digest, flush
-from assay_trainer.learner.batcher import BatcherState
+from assay_trainer.curriculum.state import BatcherState, CurriculumState
 
 #: Written after everything else, so a folder that has it was written to its end.
 _STATE = "assay.json"
@@ -33,6 +33,8 @@ class _Facts(BaseModel):
     pass_rate: float | None
     next_draw: int = 0
     unfinished: tuple[int, ...] = ()
+    #: Of a curriculum.
+    order: CurriculumState | None = None
     #: SHA-256 of every other file, by its path from the folder.
     files: dict[str, str]
     #: SHA-256 of the fields above.
@@ -65,6 +67,7 @@ def complete(
         "pass_rate": pass_rate,
         "next_draw": state.next_draw,
         "unfinished": state.unfinished,
+        "order": None if state.order is None else state.order.model_dump(mode="json"),
         "files": file_digests(folder),
     }
     write_json(folder / _STATE, value | {"digest": _digest_of(value)})
@@ -139,7 +142,7 @@ def check(folder: Path) -> BatcherState:
     except OSError as error:
         raise WeightsRefused(f"{folder.name} cannot be read: {error}") from None
     refuse_difference(folder, facts.files, seen)
-    return BatcherState(facts.next_draw, facts.unfinished)
+    return BatcherState(facts.next_draw, facts.unfinished, facts.order)
 
 
 def file_digests(folder: Path) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transformers import PreTrainedModel
@@ -11,11 +11,15 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from assay_shared.telemetry.context import log_fields, note_log_fields
 from assay_shared.types import FinishReason, PolicyVersion
 from assay_trainer.config import RetentionConfig
+from assay_trainer.curriculum.staged_order import FinishedStep
 from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.batcher import GroupBatch, GroupBatcher
+from assay_trainer.learner.batcher import GroupBatcher
+from assay_trainer.learner.batching.group_batch import GroupBatch, mean_of
+from assay_trainer.learner.gradient_facts import over_updates
 from assay_trainer.learner.mismatch import check_mismatch
+from assay_trainer.learner.normalisation.overlong import Overlong
 from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows, unweighted_rows
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.throughput import mfu
@@ -28,14 +32,18 @@ from assay_trainer.weights.publisher import WeightPublisher
 Report = Callable[[StepEvent], None]
 
 
-class NothingToLearn(Exception):
-    """In all groups of several steps in a row, all rewards are equal."""
+#: A smaller advantage is the arithmetic's.
+_NO_ADVANTAGE = 1e-9
 
-    def __init__(self, batch: GroupBatch, num_steps: int) -> None:
+
+class NothingToLearn(Exception):
+    """In all of the last groups, all rewards are equal."""
+
+    def __init__(self, batch: GroupBatch, num_groups: int) -> None:
         rate = "unknown" if batch.pass_rate is None else f"{batch.pass_rate:.0%}"
         super().__init__(
-            f"no group of {num_steps} steps in a row can teach anything: in each of the last "
-            f"{batch.num_without_signal}, all rewards are equal; the pass rate is {rate}"
+            f"none of the last {num_groups} groups can teach anything: in each of them, all "
+            f"rewards are equal; the pass rate is {rate}"
         )
 
 
@@ -69,9 +77,17 @@ class GRPOStage:
         stop: Stop,
         ranks: Ranks,
         on_checkpoint: Callable[[int, PolicyVersion], None] = lambda step, served: None,
+        on_served: Callable[[FinishedStep, PolicyVersion], None] = lambda done, served: None,
     ) -> None:
-        """Store the parts; `on_checkpoint` gets each checkpoint's step and its served version."""
+        """Store the parts.
+
+        Args:
+            on_checkpoint: gets each checkpoint's step and its served version.
+            on_served: gets each finished step and its served version, before groups of that
+                version are asked for.
+        """
         self._on_checkpoint = on_checkpoint
+        self._on_served = on_served
         self._served: PolicyVersion | None = None
         self._model = model
         self._tokenizer = tokenizer
@@ -87,6 +103,8 @@ class GRPOStage:
         self._ranks = ranks
         #: Of the steps since the last checkpoint.
         self._pass_rates: list[float] = []
+        #: Groups in a row that teach nothing.
+        self._num_flat = 0
         self._times, self._began_at = StepTimes(), 0.0
 
     def train(self) -> str | None:
@@ -109,28 +127,28 @@ class GRPOStage:
             done = checkpoint.step_of(self._resume_from)
         with log_fields(step=done), CheckpointWriter(self._checkpoints, self._retention) as writer:
             self._publish(done)
-            while done < self._config.steps:
+            while done < self._config.steps and not self._feed.is_over:
                 self._times, self._began_at = StepTimes(), time.monotonic()
                 try:
-                    batch = self._next_batch(done + 1)
+                    batch, step_rows = self._next_batch(done + 1)
                 except NothingToLearn as end:
-                    return str(end)
+                    return None if self._feed.is_over else str(end)
                 except Stopped:
                     self._begin_checkpoint(writer, updater, done)
                     writer.release()
                     raise
                 writer.check()
-                step_rows = rows(batch.groups, self._config.normalise)
+                stage = self._feed.stage
                 facts = self._update(updater, step_rows, batch, done + 1)
                 done += 1
-                self._publish(done)
+                self._publish(done, self._feed.finish_step(done))
                 if batch.pass_rate is not None:
                     self._pass_rates.append(batch.pass_rate)
                 is_stopping = self._stop.asked
                 if is_stopping or done % self._config.checkpoint_every == 0:
                     self._begin_checkpoint(writer, updater, done)
                 self._times.checkpoint_write_s = writer.take_seconds()
-                self._report_step(done, batch, step_rows, facts)
+                self._report_step(done, batch, step_rows, facts, stage)
                 writer.release()
                 if is_stopping:
                     self._stop.check()
@@ -138,30 +156,37 @@ class GRPOStage:
                     self._on_checkpoint(done, self._served)
         return None
 
-    def _next_batch(self, step: int) -> GroupBatch:
-        """Wait for a batch with signal, and keep its rollouts.
+    def _next_batch(self, step: int) -> tuple[GroupBatch, list[AnswerRow]]:
+        """Wait for a batch with samples to learn, and keep its rollouts.
 
         Raises:
-            NothingToLearn: `max_flat_steps` batches in a row have none.
+            NothingToLearn: no group of `max_flat_steps` full steps in a row can teach anything.
         """
-        started = time.monotonic()
-        for _ in range(self._config.max_flat_steps):
+        started, config = time.monotonic(), self._config
+        while True:
             batch = self._feed.next_batch()
-            if batch.groups:
+            found = rows(batch.groups, config.normalise, Overlong.of(config))
+            if any(abs(row.advantage) > _NO_ADVANTAGE for row in found):
+                self._num_flat = 0
                 break
-        else:
-            raise NothingToLearn(batch, self._config.max_flat_steps)
+            self._num_flat += batch.num_considered
+            is_enough = self._num_flat >= config.max_flat_steps * config.max_groups_per_step
+            if is_enough or (self._feed.is_over and not found):
+                raise NothingToLearn(batch, self._num_flat)
+            if found:
+                break  # without replacement, such a step counts too
         self._times.rollouts_s = time.monotonic() - started
         for scored in batch.groups:
             append_rollout(self._rollouts_file, scored, step, self._retention.rollouts_bytes)
-        return batch
+        return batch, found
 
     def _update(
         self, updater: Updater, step_rows: list[AnswerRow], batch: GroupBatch, step: int
     ) -> UpdateFacts:
         """Apply the gradient of the rows, if inference samples from the trained weights."""
         started = time.monotonic()
-        gradient = updater.backward(self._packs(updater, step_rows))
+        packs = self._packs(updater, step_rows)
+        gradient = updater.backward(packs)
         if updater.mismatch.num_tokens == 0:
             # Workers are ahead: the batch has older versions alone. A waiting group tells as much.
             spot = self._feed.newest_ready()
@@ -169,23 +194,29 @@ class GRPOStage:
                 updater.measure(self._packs(updater, unweighted_rows(spot)))
         found = updater.mismatch.summary()
         check_mismatch(found, self._config.max_mismatch_nats, batch.version)
-        facts = updater.apply(step, gradient, found)
+        facts = [updater.apply(step, gradient, found)]
+        for _ in range(1, self._config.updates_per_step):
+            gradient = updater.backward(packs, again=True)
+            facts.append(updater.apply(step, gradient, found))
         self._times.update_s = time.monotonic() - started
-        return facts
+        gradient = over_updates([one.gradient for one in facts])
+        return replace(facts[-1], gradient=gradient)
 
     def _packs(self, updater: Updater, step_rows: list[AnswerRow]) -> list[Pack]:
         config = self._config
         return pack_rows(step_rows, updater.objective, config.tokens_per_pack, self._feed.policy)
 
-    def _publish(self, step: int) -> None:
+    def _publish(self, step: int, finished: FinishedStep | None = None) -> None:
         """Return once inference serves the weights after `step`."""
         started = time.monotonic()
         status = self._publisher.publish(self._model, self._tokenizer, self._config.sync)
         assert isinstance(status.policy, PolicyVersion)
         self._served = status.policy
         note_log_fields(step=step + 1)  # what is sent from here on is for the next step
-        self._feed.serve(status.policy)
         self._times.publish_s = time.monotonic() - started
+        if finished is not None:
+            self._on_served(finished, status.policy)
+        self._feed.serve(status.policy)
 
     def _begin_checkpoint(self, writer: CheckpointWriter, updater: Updater, step: int) -> None:
         """Begin the checkpoint of the last finished step, if there is one."""
@@ -199,7 +230,12 @@ class GRPOStage:
         self._times.checkpoint_wait_s = time.monotonic() - started
 
     def _report_step(
-        self, step: int, batch: GroupBatch, step_rows: list[AnswerRow], facts: UpdateFacts
+        self,
+        step: int,
+        batch: GroupBatch,
+        step_rows: list[AnswerRow],
+        facts: UpdateFacts,
+        stage: str | None,
     ) -> None:
         step_s = time.monotonic() - self._began_at
         lengths = [row.rollout.num_sampled for row in step_rows]
@@ -209,19 +245,7 @@ class GRPOStage:
         self._report(
             StepEvent(
                 step=step,
-                version=batch.version,
-                reward=batch.reward_mean,
-                pass_rate=batch.pass_rate,
-                num_groups=len(batch.groups),
-                num_played=batch.num_played,
-                num_without_signal=batch.num_without_signal,
-                num_set_aside=batch.num_set_aside,
-                refused=dict(batch.refused),
-                failures=dict(batch.failures),
-                outcomes=dict(batch.outcomes),
-                played_by_domain=dict(batch.played_by_domain),
-                trained_by_domain=dict(batch.trained_by_domain),
-                staleness_mean=_mean(batch.staleness),
+                **batch.facts(self._config.groups_per_step),
                 groups_per_s=batch.num_played / step_s,
                 step_s=step_s,
                 **vars(self._times),
@@ -231,20 +255,21 @@ class GRPOStage:
                 kl=gradient.kl,
                 clipped_low=gradient.clipped_low,
                 clipped_high=gradient.clipped_high,
+                kl_gradient_share=gradient.kl_gradient_share,
+                masked_share=gradient.masked_share,
+                truncated_weight_share=gradient.truncated_weight_share,
+                importance_weight_mean=gradient.importance_weight_mean,
+                token_weight_spread=gradient.token_weight_spread,
                 learning_rate=facts.learning_rate,
                 moved_share=facts.moved_share,
-                num_tokens=gradient.num_read,
+                num_tokens=gradient.num_read // self._config.updates_per_step,
                 tokens_per_s=tokens_per_s,
                 mfu=mfu(self._model, tokens_per_s, self._ranks),
-                length_mean=_mean(lengths),
+                length_mean=mean_of(lengths),
                 length_max=max(lengths, default=None),
-                dropped_length_mean=batch.dropped_length_mean,
-                truncated_share=_mean([int(end is FinishReason.LENGTH) for end in ends]),
+                truncated_share=mean_of([int(end is FinishReason.LENGTH) for end in ends]),
                 memory_bytes=facts.memory_bytes,
+                curriculum_stage=stage,
                 mismatch=facts.mismatch,
             )
         )
-
-
-def _mean(values: list[int]) -> float | None:
-    return sum(values) / len(values) if values else None

@@ -1,72 +1,93 @@
 """The objective of GRPO: a sum over sampled tokens of a weight times a term.
 
-The weights are made for a whole step, so the cut into packs changes nothing. Shapes: S sequences,
-L sampled tokens of a pack, one sequence after another. Logarithms are natural.
+term = importance weight * (term of the loss + kl_weight * KL) - entropy_weight * entropy
 
-loss       term of a token                          weight of a token
-dapo       clipped ratio (arXiv 2402.03300, eq. 3)  1 / tokens of the step (2503.14476, eq. 8)
-grpo       as dapo                                  1 / (tokens of its sequence * S)
-dr_grpo    as dapo                                  1 / (S * max_tokens) (2503.20783)
-gspo       clipped ratio of the sequence            as grpo (2507.18071, eq. 5)
-cispo      truncated ratio, no clip of the gradient as dapo (2506.13585, eq. 4)
+`assay_trainer.objective` is the menu: losses, corrections, averages and estimators of the KL, with
+papers and equations. The weights of tokens are made for a whole step, so the cut into packs changes
+nothing. Shapes: S sequences, L sampled tokens of a pack, one sequence after another.
 
-With `truncate`, the first three are decoupled (arXiv 2110.00641, 2505.24298): the ratio is to a
-proximal policy, and each term has the importance weight min(pi_proximal / pi_engine, truncate), as
-in V-trace (1802.01561). A batch has one update, so the proximal policy is that of the forward pass:
-the ratio is 1, its gradient that of the log-probability, and a clip would never act.
+The ratio r of a token is p / p_old. Without a correction, p_old is the engine that sampled it, in
+all updates of a step, as in PPO. With one, p_old is the proximal policy: the trainer's own, in the
+forward pass of the step's first update. The importance weight is then made of p_old / p_engine, and
+stays the same for all updates of the step. So with a correction and one update r is 1, its gradient
+that of the log-probability, and a clip never acts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Self
+from dataclasses import dataclass, fields
+from typing import Self
 
 import torch
 
 from assay_trainer.grpo_config import GRPOConfig
+from assay_trainer.objective.averages import AVERAGES, AverageRow
+from assay_trainer.objective.corrections.row import CorrectionRow, EngineGap, Weights
+from assay_trainer.objective.corrections.table import CORRECTIONS
+from assay_trainer.objective.kl import ESTIMATORS, EstimatorRow
+from assay_trainer.objective.losses.row import LossBounds, LossRow
+from assay_trainer.objective.losses.table import LOSSES
+from assay_trainer.objective.sampled import Sampled
 
-Loss = Literal["dapo", "grpo", "dr_grpo", "gspo", "cispo"]
+
+@dataclass(frozen=True)
+class Correction:
+    """A correction with its bounds; 0 and infinity stand for none."""
+
+    row: CorrectionRow
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The form of the loss and its bounds; ratios are clipped to 1 - clip_low, 1 + clip_high."""
+    """The chosen rows of the menu, with their settings."""
 
-    loss: Loss
-    clip_low: float
-    clip_high: float
-    #: The greatest ratio of a token with a negative advantage (dual clip, arXiv 1912.09729).
-    dual_clip: float | None
+    loss: LossRow
+    average: AverageRow
+    bounds: LossBounds
+    #: None has the ratio to the engine, and no importance weights.
+    correction: Correction | None
+    kl: EstimatorRow
     kl_weight: float
-    #: The greatest importance weight of a token; None clips the ratio in its place.
-    truncate: float | None
-    #: The constant length of `dr_grpo`.
+    entropy_weight: float
+    #: The constant length of the constant average.
     max_tokens: int
     #: Tokens of older versions than this many before the trainer's are not learnt.
     max_staleness: int
 
     @classmethod
     def of(cls, config: GRPOConfig) -> Self:
+        loss = LOSSES[config.loss]
+        names = [one.name for one in fields(LossBounds)]
         return cls(
-            loss=config.loss,
-            clip_low=config.clip_low,
-            clip_high=config.clip_high,
-            dual_clip=config.dual_clip,
+            loss=loss,
+            average=AVERAGES[config.average or loss.average],
+            bounds=LossBounds(**{name: getattr(config, name) for name in names}),
+            correction=_correction(config),
+            kl=ESTIMATORS[config.kl_estimator],
             kl_weight=config.kl_weight,
-            truncate=config.truncate,
+            entropy_weight=config.entropy_weight,
             max_tokens=config.max_tokens,
             max_staleness=config.max_staleness,
         )
 
     def token_weights(self, lengths_S: Sequence[int]) -> list[float]:
         """Return the weight of each token of a sequence, by sequence; `lengths_S` in tokens."""
-        num_sequences, num_tokens = len(lengths_S), sum(lengths_S)
-        match self.loss:
-            case "dapo" | "cispo":
-                return [1 / max(1, num_tokens)] * num_sequences
-            case "grpo" | "gspo":
-                return [1 / (max(1, length) * num_sequences) for length in lengths_S]
-            case "dr_grpo":
-                return [1 / (max(1, num_sequences) * self.max_tokens)] * num_sequences
+        return self.average.weights(lengths_S, self.max_tokens)
+
+
+def _correction(config: GRPOConfig) -> Correction | None:
+    if config.correction is None:
+        return None
+    row = CORRECTIONS[config.correction.kind]
+    low, high = (
+        given if given is not None else own
+        for given, own in (
+            (config.correction.low, row.low),
+            (config.correction.high, row.high),
+        )
+    )
+    return Correction(row, 0.0 if low is None else low, torch.inf if high is None else high)
 
 
 @dataclass(frozen=True)
@@ -81,6 +102,8 @@ class LossTokens:
     weights_L: torch.Tensor
     #: The index of each token's sequence in the pack, ascending.
     sequence_L: torch.Tensor
+    #: Of the trainer's policy in the step's first update; None in that update.
+    proximal_logprobs_L: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -88,71 +111,74 @@ class LossSums:
     """The loss of a pack and the sums of its tokens for the step's event."""
 
     loss: torch.Tensor
-    num_clipped_low: torch.Tensor
-    num_clipped_high: torch.Tensor
-    #: Sum of the KL estimate k3 over the tokens; 0 without a KL term.
+    entropy: torch.Tensor
+    #: Of the chosen estimate; 0 without a KL term.
     kl: torch.Tensor
+    clipped_low: torch.Tensor
+    clipped_high: torch.Tensor
+    masked: torch.Tensor
+    truncated: torch.Tensor
+    #: Of the importance weights, before bounds.
+    importance: torch.Tensor
+    #: Of the tokens' weights in the average, and of their squares.
+    weight: torch.Tensor
+    weight_squares: torch.Tensor
+    #: Of the gradient's absolute values, with respect to the log-probabilities: of all but the KL,
+    #: and of the KL.
+    policy_gradient: torch.Tensor
+    kl_gradient: torch.Tensor
 
 
-def policy_loss(objective: Objective, logprobs_L: torch.Tensor, tokens: LossTokens) -> LossSums:
-    """Return the loss of a pack: its share of the step's loss."""
-    if objective.truncate is not None:
-        return _truncated_loss(objective, objective.truncate, logprobs_L, tokens)
-    advantages_L = tokens.advantages_L
-    log_ratio_L = logprobs_L - tokens.old_logprobs_L
-    if objective.loss == "gspo":
-        log_ratio_L = _means_of_sequences(log_ratio_L, tokens.sequence_L)
-    ratio_L = log_ratio_L.exp()
-    high_L = (ratio_L > 1 + objective.clip_high) & (advantages_L > 0)
-    low_L = (ratio_L < 1 - objective.clip_low) & (advantages_L < 0)
-    if objective.loss == "cispo":
-        low_L = torch.zeros_like(low_L)  # CISPO has no lower bound
-        capped_L = ratio_L.clamp(max=1 + objective.clip_high).detach()
-        terms_L = -capped_L * advantages_L * logprobs_L
-    else:
-        clipped_L = ratio_L.clamp(1 - objective.clip_low, 1 + objective.clip_high)
-        bounded_L = ratio_L
-        if objective.dual_clip is not None:
-            bounded_L = ratio_L.clamp(max=objective.dual_clip)
-        terms_L = -torch.minimum(bounded_L * advantages_L, clipped_L * advantages_L)
-    kl_L = _kl(tokens, logprobs_L)
-    # With the ratio, its gradient is that of the reverse KL (arXiv 2512.02556, eq. 7).
-    terms_L = terms_L + objective.kl_weight * ratio_L * kl_L
-    return LossSums(
-        (tokens.weights_L * terms_L).sum(),
-        low_L.sum().detach(),
-        high_L.sum().detach(),
-        kl_L.sum().detach(),
-    )
-
-
-def _truncated_loss(
-    objective: Objective, most: float, logprobs_L: torch.Tensor, tokens: LossTokens
+def policy_loss(
+    objective: Objective, logprobs_L: torch.Tensor, entropy_L: torch.Tensor, tokens: LossTokens
 ) -> LossSums:
-    proximal_L = logprobs_L.detach()
-    weight_L = (proximal_L - tokens.old_logprobs_L).exp()
-    ratio_L = (logprobs_L - proximal_L).exp()
-    kl_L = _kl(tokens, logprobs_L)
-    terms_L = ratio_L * (objective.kl_weight * kl_L - tokens.advantages_L)
+    """Return the loss of a pack: its share of the step's loss."""
+    proximal_L = tokens.proximal_logprobs_L
+    proximal_L = logprobs_L.detach() if proximal_L is None else proximal_L
+    log_weight_L = proximal_L - tokens.old_logprobs_L
+    importance = _importance(objective, log_weight_L, tokens)
+    old_L = tokens.old_logprobs_L if objective.correction is None else proximal_L
+    sampled = Sampled(logprobs_L, old_L, tokens.advantages_L, tokens.sequence_L)
+    found = objective.loss.terms(sampled, objective.bounds)
+    weights_L = tokens.weights_L * importance.weights_L
+    policy = (weights_L * found.terms_L).sum()
+    kl_values_L = torch.zeros_like(logprobs_L)
+    kl = policy.new_zeros(())
+    if tokens.reference_logprobs_L is not None:
+        terms = objective.kl.terms(sampled, tokens.reference_logprobs_L)
+        kl_values_L = terms.values_L
+        kl = objective.kl_weight * (weights_L * terms.terms_L).sum()
+    loss = policy + kl
+    if objective.entropy_weight:
+        loss = loss - objective.entropy_weight * (tokens.weights_L * entropy_L).sum()
     return LossSums(
-        (tokens.weights_L * weight_L.clamp(max=most) * terms_L).sum(),
-        torch.zeros((), device=logprobs_L.device),
-        (weight_L > most).sum(),
-        kl_L.sum().detach(),
+        loss=loss,
+        entropy=entropy_L.detach().sum(),
+        kl=kl_values_L.sum(),
+        clipped_low=found.low_L.sum(),
+        clipped_high=found.high_L.sum(),
+        masked=importance.masked_L.sum(),
+        truncated=importance.truncated_L.sum(),
+        importance=log_weight_L.exp().sum(),
+        weight=tokens.weights_L.double().sum(),
+        weight_squares=tokens.weights_L.double().square().sum(),
+        policy_gradient=_size(policy, logprobs_L),
+        kl_gradient=_size(kl, logprobs_L),
     )
 
 
-def _kl(tokens: LossTokens, logprobs_L: torch.Tensor) -> torch.Tensor:
-    """Return the estimate k3 of each token's KL to the reference policy; 0 without one."""
-    if tokens.reference_logprobs_L is None:
-        return torch.zeros_like(logprobs_L)
-    gap_L = tokens.reference_logprobs_L - logprobs_L
-    return gap_L.expm1() - gap_L
+def _importance(objective: Objective, log_weight_L: torch.Tensor, tokens: LossTokens) -> Weights:
+    correction = objective.correction
+    if correction is None:
+        none_L = torch.zeros_like(log_weight_L, dtype=torch.bool)
+        return Weights(torch.ones_like(log_weight_L), none_L, none_L)
+    gap = EngineGap(log_weight_L, tokens.advantages_L, tokens.sequence_L)
+    return correction.row.weigh(gap, correction.low, correction.high)
 
 
-def _means_of_sequences(values_L: torch.Tensor, sequence_L: torch.Tensor) -> torch.Tensor:
-    """Return for each token the mean over its sequence."""
-    num = int(sequence_L[-1]) + 1 if len(sequence_L) else 0
-    sums_S = values_L.new_zeros(num).index_add(0, sequence_L, values_L)
-    lengths_S = torch.bincount(sequence_L, minlength=num).clamp(min=1)
-    return (sums_S / lengths_S)[sequence_L]
+def _size(part: torch.Tensor, logprobs_L: torch.Tensor) -> torch.Tensor:
+    """Return the sum of the absolute values of the gradient of a part of the loss."""
+    if not part.requires_grad:
+        return torch.zeros_like(part)
+    (found_L,) = torch.autograd.grad(part, logprobs_L, retain_graph=True)
+    return found_L.abs().sum()

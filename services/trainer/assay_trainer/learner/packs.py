@@ -11,6 +11,7 @@ import torch
 
 from assay_shared.types import Normalisation, PolicyVersion, Rollout, ScoredGroup
 from assay_trainer.learner.advantage import advantages, group_rewards
+from assay_trainer.learner.normalisation.overlong import Overlong
 from assay_trainer.learner.objective import LossTokens, Objective
 
 
@@ -50,10 +51,12 @@ class Pack:
 
 
 def rows(
-    groups: Sequence[ScoredGroup], normalise: Normalisation = Normalisation.GROUP
+    groups: Sequence[ScoredGroup],
+    normalise: Normalisation = Normalisation.GROUP,
+    overlong: Overlong | None = None,
 ) -> list[AnswerRow]:
-    """Return the scored samples of `groups` with their advantages; the others are left out."""
-    advantages_PG = advantages([group_rewards(group, normalise) for group in groups])
+    """Return the samples of `groups` to learn with their advantages; the others are left out."""
+    advantages_PG = advantages([group_rewards(group, normalise, overlong) for group in groups])
     return [
         AnswerRow(scored.group.prompt_token_ids, rollout, advantage)
         for scored, advantages_G in zip(groups, advantages_PG, strict=True)

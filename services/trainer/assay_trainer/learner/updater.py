@@ -26,6 +26,7 @@ from transformers import PreTrainedModel
 from assay_trainer.events import Mismatch
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.given_rows.callbacks import Diverged
+from assay_trainer.learner.gradient_facts import NUM_SUMS, GradientFacts
 from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.network import attention, norms
 from assay_trainer.learner.network.adapters import recipe_of
@@ -43,7 +44,7 @@ from assay_trainer.learner.network.sharding import (
     shard,
     whole,
 )
-from assay_trainer.learner.objective import Objective, policy_loss
+from assay_trainer.learner.objective import LossTokens, Objective, policy_loss
 from assay_trainer.learner.packs import Pack, shares
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.writing.state_writer import StateWriter
@@ -53,20 +54,6 @@ from assay_trainer.weights.sharded import Tensors, make_hollow
 _IGNORED = -100
 #: Entries of each tensor that are compared before and after an update.
 _COMPARED = 4096
-
-
-@dataclass(frozen=True)
-class GradientFacts:
-    """A step's gradient; shares and means are over the sampled tokens of all packs."""
-
-    loss: float
-    grad_norm: float
-    entropy: float
-    kl: float
-    clipped_low: float
-    clipped_high: float
-    #: Tokens that the model read, prompts included.
-    num_read: int
 
 
 @dataclass(frozen=True)
@@ -123,13 +110,18 @@ class Updater:
         self._optimiser = make_optimiser(config.optimiser, self._parameters, self._device)
         self._writer = StateWriter(self._ranks)
         self.mismatch = MismatchSums(self._device)
+        #: Of each own pack, with the log-probabilities of the step's first update.
+        self._first: list[LossTokens] = []
 
     @property
     def objective(self) -> Objective:
         return self._objective
 
-    def backward(self, packs: Sequence[Pack]) -> GradientFacts:
-        """Compute the gradient of a step and clip its norm; `mismatch` is then of these packs.
+    def backward(self, packs: Sequence[Pack], *, again: bool = False) -> GradientFacts:
+        """Compute the gradient of an update and clip its norm; `mismatch` is then of these packs.
+
+        `again` is for a later update of a step, by the packs of its first. Its proximal policy is
+        that of the first, and `mismatch` stays.
 
         If memory runs out, activations are computed twice from here on (gradient checkpointing).
 
@@ -138,24 +130,25 @@ class Updater:
         """
         sums = None
         try:
-            sums = self._backward_all(packs)
+            sums = self._backward_all(packs, again)
         except torch.OutOfMemoryError:
             if self._model.is_gradient_checkpointing:
                 raise
         if sums is None:  # not in the handler: its traceback keeps the activations
             self._model.gradient_checkpointing_enable()
             torch.cuda.empty_cache()
-            sums = self._backward_all(packs)
+            sums = self._backward_all(packs, again)
         clip = torch.nn.utils.clip_grad_norm_(self._parameters, self._config.max_grad_norm)
         norm = float(whole(clip))
-        loss, entropy, kl, low, high, num_sampled, num_read = self._ranks.sum(sums).tolist()
-        for name, value in (("loss", loss), ("grad_norm", norm)):
+        found = GradientFacts.of(self._ranks.sum(sums), norm, self._objective)
+        for name, value in (("loss", found.loss), ("grad_norm", norm)):
             if not math.isfinite(value):
-                raise Diverged(f"{name} is {value}; the weights are those of the step before")
-        every = max(1, num_sampled)
-        return GradientFacts(
-            loss, norm, entropy / every, kl / every, low / every, high / every, int(num_read)
-        )
+                raise Diverged(f"{name} is {value}; the weights are those of the update before")
+        return found
+
+    def backward_again(self, packs: Sequence[Pack]) -> GradientFacts:
+        """Do `backward` again; the name by which a follower is called."""
+        return Updater.backward(self, packs, again=True)
 
     def apply(
         self, step: int, gradient: GradientFacts, mismatch: Mismatch | None = None
@@ -235,20 +228,25 @@ class Updater:
         weights = {name: one.detach() for name, one in named if one.requires_grad}
         return {"weights": weights, "optimiser": state_of(self._model, self._optimiser)}
 
-    def _backward_all(self, packs: Sequence[Pack]) -> torch.Tensor:
+    def _backward_all(self, packs: Sequence[Pack], again: bool) -> torch.Tensor:
         """Return the sums of `_backward` over own packs, then sampled and read tokens."""
-        self.mismatch = MismatchSums(self._device)
+        if not again:
+            self._first, self.mismatch = [], MismatchSums(self._device)
         self._optimiser.zero_grad()
-        sums = torch.zeros(7, dtype=torch.float64, device=self._device)
-        for pack in packs:
-            sums[:5] += self._backward(_moved(pack, self._device))
+        sums = torch.zeros(NUM_SUMS, dtype=torch.float64, device=self._device)
+        for number, pack in enumerate(packs):
+            moved = _moved(pack, self._device)
+            if again:
+                moved = replace(moved, loss=self._first[number])
+            sums[:-2] += self._backward(moved)
         if not self._is_sharded:
             for parameter in self._parameters:
                 if parameter.grad is not None:
                     self._ranks.sum(parameter.grad)
-        sums[5] = sum(len(pack.places_L) for pack in packs)
-        sums[6] = sum(len(pack.token_ids_T) for pack in packs if len(pack.places_L))
-        self._sum_mismatch()
+        sums[-2] = sum(len(pack.places_L) for pack in packs)
+        sums[-1] = sum(len(pack.token_ids_T) for pack in packs if len(pack.places_L))
+        if not again:
+            self._sum_mismatch()
         return sums
 
     def _sum_of_parts(self, value: torch.Tensor) -> torch.Tensor:
@@ -260,19 +258,22 @@ class Updater:
         self._ranks.max(self.mismatch.max_1)
 
     def _backward(self, pack: Pack) -> torch.Tensor:
-        """Add the gradient of a pack; return loss, entropy, KL and clipped tokens as sums."""
+        """Add the gradient of a pack; return the sums of `LossSums`."""
         tokens = pack.loss
-        if self._reference is not None:
+        if self._reference is not None and tokens.reference_logprobs_L is None:
             with torch.no_grad(), adapter_off(self._reference):
                 reference_L, _ = self._logprobs(self._reference, pack)
             tokens = replace(tokens, reference_logprobs_L=reference_L)
         logprobs_L, entropy_L = self._logprobs(self._model, pack)
-        found = policy_loss(self._objective, logprobs_L, tokens)
+        if not self._objective.entropy_weight:
+            entropy_L = entropy_L.detach()  # its gradient costs as much as that of the loss
+        found = policy_loss(self._objective, logprobs_L, entropy_L, tokens)
         # FSDP averages the gradients of all ranks.
         (found.loss * (self._ranks.size if self._is_sharded else 1)).backward()
-        self.mismatch.add(logprobs_L, tokens.old_logprobs_L, pack.fresh_L)
-        sums = (entropy_L.sum(), found.kl, found.num_clipped_low, found.num_clipped_high)
-        return torch.stack([found.loss, *sums]).detach().double()
+        if tokens.proximal_logprobs_L is None:
+            self.mismatch.add(logprobs_L, tokens.old_logprobs_L, pack.fresh_L)
+            self._first.append(replace(tokens, proximal_logprobs_L=logprobs_L.detach()))
+        return torch.stack([one.detach().double() for one in vars(found).values()])
 
     def _logprobs(self, model: PreTrainedModel, pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the log-probability and the entropy of each sampled token, in nats."""
@@ -288,7 +289,7 @@ class Updater:
                 **attention.arguments(pack.bounds_S, pack.max_length),
             )
         before_L = pack.places_L - 1
-        return found.log_probs[0, before_L], found.entropy[0, before_L].detach()
+        return found.log_probs[0, before_L], found.entropy[0, before_L]
 
 
 class LeadingUpdater(Updater):
@@ -301,10 +302,10 @@ class LeadingUpdater(Updater):
         with self._on_all("begin", recipe):
             super().__init__(model, config, ranks)
 
-    def backward(self, packs: Sequence[Pack]) -> GradientFacts:
+    def backward(self, packs: Sequence[Pack], *, again: bool = False) -> GradientFacts:
         own, *others = shares(packs, self._ranks.size)
-        with self._on_all("backward", [(one,) for one in others]):
-            return super().backward(own)
+        with self._on_all("backward_again" if again else "backward", [(one,) for one in others]):
+            return super().backward(own, again=again)
 
     def measure(self, packs: Sequence[Pack]) -> None:
         own, *others = shares(packs, self._ranks.size)

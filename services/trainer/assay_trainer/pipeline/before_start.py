@@ -7,6 +7,7 @@ from pathlib import Path
 from assay_shared.errors import DatasetError
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.config import RunConfig
+from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.learner.network.adapters import check_lora
 from assay_trainer.learner.network.model import check_folder
 from assay_trainer.learner.ranks import check_gpus
@@ -23,9 +24,10 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
     Raises:
         NotFound: the policy's folder has no model.
         DatasetError: a named file is missing.
-        ConfigError: a GPU, CUDA, or a tracker is missing.
+        ConfigError: a GPU, CUDA, or a tracker is missing, or a switch cannot act.
         Unreachable: Redis does not answer.
     """
+    refuse_inert(config)
     if config.policy.folder is not None:
         check_folder(config.policy.folder)
     for field, path in _files(config):

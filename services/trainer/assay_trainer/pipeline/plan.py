@@ -272,7 +272,7 @@ def _expected(
     row_tokens = sum(row.num_tokens for row in rows) / len(rows)
     num_tokens = round(row_tokens * grpo.group_size * grpo.groups_per_step)
     rollouts_s = num_groups * group_s
-    update_s = num_tokens / update.tokens_per_s + update.apply_s
+    update_s = grpo.updates_per_step * (num_tokens / update.tokens_per_s + update.apply_s)
     trained_s = update_s + publish_s
     return StepPlan(
         num_groups=num_groups,
@@ -281,6 +281,6 @@ def _expected(
         update_s=update_s,
         publish_s=publish_s,
         step_s=max(rollouts_s, trained_s) if grpo.max_staleness else rollouts_s + trained_s,
-        tokens_per_s=num_tokens / update_s,
+        tokens_per_s=grpo.updates_per_step * num_tokens / update_s,
         mfu=None,
     )

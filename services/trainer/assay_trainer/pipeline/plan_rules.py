@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from assay_shared.errors import AssayError
 from assay_trainer.config import DPOConfig, GivenRowsConfig, PolicyConfig, RunConfig, SFTConfig
 from assay_trainer.grpo_config import GRPOConfig
+from assay_trainer.inert_rules import allows_inert, inert_switches
 
 #: Learning rates outside of these are rarely meant: of a new model, of one with weights, of an
 #: adapter on such a model.
@@ -86,7 +87,7 @@ def check_settings(config: RunConfig) -> list[Finding]:
             found += of_grpo(config.grpo)
     if config.dpo is not None:
         found += _beta(config.dpo)
-    return [*found, *_dropout(config)]
+    return [*found, *_inert(config)]
 
 
 def check_updates(config: RunConfig, needs: StageNeeds) -> list[Finding]:
@@ -183,11 +184,11 @@ def _beta(dpo: DPOConfig) -> Found:
         )
 
 
-def _dropout(config: RunConfig) -> Found:
-    lora = config.policy.lora
-    if lora is not None and lora.dropout and config.sft is None and config.dpo is None:
-        message = "does nothing: there is no sft or dpo, and GRPO takes no dropout"
-        yield Finding(field="policy.lora.dropout", message=message)
+def _inert(config: RunConfig) -> Found:
+    is_allowed = allows_inert(config)
+    for one in inert_switches(config):
+        message = one.reason if is_allowed else one.message
+        yield Finding(field=one.field, message=message, refused=not is_allowed)
 
 
 def _few_rows(name: str, stage: Stage, needs: StageNeeds) -> Found:

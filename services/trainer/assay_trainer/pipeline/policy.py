@@ -10,10 +10,10 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
 from assay_shared.clients.http import NO_RETRY
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.data.tokenization import answered_token_ids
 from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.batcher import BatcherState
 from assay_trainer.learner.network.adapters import add_adapter
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.pipeline.context import RunContext

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from assay_shared.errors import RoleError
 from assay_shared.runs.run_folder import write_atomically
-from assay_shared.types import RubricInfo, Task
+from assay_shared.types import Role, RubricInfo, Task
 from assay_trainer.checks.leaks.check import check_leaks
 from assay_trainer.checks.rewards import known_rubrics, prove
 from assay_trainer.config import Source
+from assay_trainer.curriculum.selection import StageTasks, stage_tasks
+from assay_trainer.curriculum.staged_order import check_steps
 from assay_trainer.data.dataset import DatasetPurpose
 from assay_trainer.data.preferences import Preference, open_preferences
 from assay_trainer.data.run_data import RunSet, open_set
@@ -56,6 +59,7 @@ def open_sets(run: RunContext) -> RunSets:
     dpo = run.config.dpo
     preferences = open_preferences(dpo.data, run.settings.data) if dpo else ()
     sets = RunSets(train, demonstrations, held_out, preferences)
+    _check_curriculum(run, sets)
     tasks = train.dataset.tasks + sets.held_out.dataset.tasks
     write_atomically(run.folder.tasks, "\n".join(t.model_dump_json() for t in tasks) + "\n")
     run.record(
@@ -65,6 +69,41 @@ def open_sets(run: RunContext) -> RunSets:
         num_preferences=len(sets.preferences),
     )
     return sets
+
+
+def training_stages(run: RunContext, sets: RunSets) -> list[StageTasks]:
+    """Return the training tasks of each stage of the curriculum; none without one."""
+    config = run.config.curriculum
+    return [] if config is None else stage_tasks(config, sets.train.dataset.tasks, "training")
+
+
+def held_out_stages(run: RunContext, sets: RunSets) -> list[StageTasks]:
+    """Return the held-out tasks of each stage of the curriculum; none if none are measured.
+
+    Raises:
+        RoleError: the end of a stage would depend on rows for tests.
+    """
+    config = run.config.curriculum
+    if config is None or config.measure is None:
+        return []
+    found = stage_tasks(config, sets.held_out.dataset.tasks, "held-out")
+    for stage, tasks in zip(config.stages, found, strict=True):
+        if stage.until is not None and any(task.role is Role.TEST for task in tasks.tasks):
+            raise RoleError(
+                f"{stage.name} has held-out rows for tests alone: they cannot end a stage",
+                field=f"curriculum.stages {stage.name}.until",
+                hint="use validation rows in data.held_out, and test rows in a tier with at: end",
+            )
+    return found
+
+
+def _check_curriculum(run: RunContext, sets: RunSets) -> None:
+    """Refuse stages without tasks, and fewer steps than the stages have, before anything runs."""
+    config, grpo = run.config.curriculum, run.config.grpo
+    if config is None or grpo is None:
+        return
+    check_steps(config, training_stages(run, sets), grpo.steps, grpo.groups_per_step)
+    held_out_stages(run, sets)
 
 
 def check_for_leaks(run: RunContext, sets: RunSets) -> None:

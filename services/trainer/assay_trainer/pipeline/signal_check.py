@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from assay_shared.errors import BudgetExceeded, ConfigError
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.statistics.interval import wilson_interval
-from assay_shared.types import PolicyVersion, Scored, ScoredGroup, Status
+from assay_shared.types import PolicyVersion, Scored, ScoredGroup, Status, Task
 from assay_trainer.config import EvaluationConfig
+from assay_trainer.curriculum.order import TaskOrder
 from assay_trainer.evaluation.evaluator import Evaluator
 from assay_trainer.events import SignalChecked
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
-from assay_trainer.learner.batcher import TaskOrder
+from assay_trainer.learner.normalisation.overlong import Overlong
 from assay_trainer.pipeline.parts import Parts
 from assay_trainer.pipeline.policy import Policy
+from assay_trainer.pipeline.run_sets import training_stages
 
 #: GRPO is refused below this share of groups with signal, or above this pass rate.
 LEAST_SHARE, MOST_PASSED = 0.02, 0.95
@@ -35,8 +37,8 @@ class SignalSample:
 
     @property
     def num_with_signal(self) -> int:
-        normalise = self.config.normalise
-        return sum(group_rewards(one, normalise).has_signal for one in self.groups)
+        normalise, overlong = self.config.normalise, Overlong.of(self.config)
+        return sum(group_rewards(one, normalise, overlong).has_signal for one in self.groups)
 
     @property
     def is_decided(self) -> bool:
@@ -73,7 +75,7 @@ def sample_signal(
         DatasetError: too many tasks cannot be sampled or scored for their own reasons.
     """
     run, train = parts.run, parts.sets.train
-    tasks = train.usable.tasks
+    tasks = first_tasks(parts)
     order, size = TaskOrder(tasks, run.config.seed), min(num_groups, len(tasks))
     sample = SignalSample(config, num_groups)
 
@@ -96,6 +98,14 @@ def sample_signal(
         played = evaluator.play(f"signal-{start}", drawn, served)
         sample.groups += [one for one in played if _has_score(one)]
     return sample
+
+
+def first_tasks(parts: Parts) -> list[Task]:
+    """Return the usable tasks that GRPO begins with: of the first stage of a curriculum."""
+    train, stages = parts.sets.train, training_stages(parts.run, parts.sets)
+    if not stages:
+        return train.usable.tasks
+    return [task for task in stages[0].tasks if task not in train.set_aside]
 
 
 def _has_score(scored: ScoredGroup) -> bool:

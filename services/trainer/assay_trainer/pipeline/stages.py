@@ -4,17 +4,25 @@ download -> data -> leaks -> validate -> policy -> sft -> dpo -> evaluate "befor
 -> grpo -> evaluate "after" -> report
 """
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+from pydantic import BaseModel
+
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.telemetry.context import log_fields
+from assay_shared.types import PolicyVersion, Task
+from assay_trainer.curriculum.order import TaskOrder
+from assay_trainer.curriculum.staged_order import FinishedStep, StagedOrder
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.evaluation.evaluator import Evaluator, TaskEvaluation
 from assay_trainer.evaluation.report import write_report
+from assay_trainer.evaluation.stage_progress import StageProgress
 from assay_trainer.events import Evaluated, StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
+from assay_trainer.learner.batcher import GroupBatcher
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.network.adapters import check_lora
 from assay_trainer.learner.network.optimiser import check_optimiser
@@ -33,8 +41,10 @@ from assay_trainer.pipeline.policy import (
 )
 from assay_trainer.pipeline.run_sets import (
     check_for_leaks,
+    held_out_stages,
     open_sets,
     set_aside_too_long,
+    training_stages,
     validate_rewards,
 )
 from assay_trainer.pipeline.signal_check import check_signal
@@ -122,13 +132,15 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig, tiers: Tiers) 
     if found is not None:
         tiers.catch_up("grpo")
     _supersede(run, checkpoint.step_of(found[0]) if found else 0)
+    state = found[1] if found else BatcherState()
+    order = _order(parts, config, state)
     batcher = GroupBatcher(
         parts.dispatcher(config.group_timeout_s, config.group_attempts),
-        TaskOrder(parts.sets.train.dataset.tasks, run.config.seed),
+        order,
         config,
         run=run.name,
         seed=run.config.seed,
-        state=found[1] if found else BatcherState(),
+        state=state,
         set_aside=parts.sets.train.set_aside,
         published=parts.publisher.published,
         while_waiting=parts.while_waiting,
@@ -156,10 +168,43 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig, tiers: Tiers) 
         stop=run.stop,
         ranks=run.ranks,
         on_checkpoint=lambda step, version: tiers.at_version("grpo", step, version),
+        on_served=_on_served(parts, order),
     ).train()
     if ended_early is not None:
         run.record("grpo_ended_early", message=ended_early)
     return model, tokenizer
+
+
+def _order(parts: Parts, config: GRPOConfig, state: BatcherState) -> TaskOrder | StagedOrder:
+    """Return the order of the training tasks: shuffled epochs, or the stages of a curriculum."""
+    run, curriculum = parts.run, parts.run.config.curriculum
+    if curriculum is None:
+        return TaskOrder(parts.sets.train.dataset.tasks, run.config.seed)
+    return StagedOrder(
+        curriculum,
+        training_stages(run, parts.sets),
+        seed=run.config.seed,
+        groups_per_step=config.groups_per_step,
+        state=state.order,
+    )
+
+
+def _on_served(
+    parts: Parts, order: TaskOrder | StagedOrder
+) -> Callable[[FinishedStep, PolicyVersion], None]:
+    """Return what a finished step does to the order: nothing without a curriculum."""
+    run, curriculum = parts.run, parts.run.config.curriculum
+    if curriculum is None or isinstance(order, TaskOrder):
+        return lambda done, served: None
+
+    def evaluate(name: str, tasks: list[Task], served: PolicyVersion) -> TaskEvaluation:
+        return _evaluator(parts, lambda done, all_: None).evaluate(name, tasks, served)
+
+    def record(kind: str, found: BaseModel) -> None:
+        run.record(kind, **found.model_dump(mode="json"))
+
+    held_out = held_out_stages(run, parts.sets)
+    return StageProgress(curriculum, order, held_out, evaluate, record).on_served
 
 
 def _supersede(run: RunContext, step: int) -> None:
@@ -184,15 +229,7 @@ def _evaluate(parts: Parts, name: str, policy: Policy) -> TaskEvaluation:
             run.set_status(step=num_done)
 
     with run.stage(f"evaluate {name}", len(held_out.usable.tasks)):
-        evaluator = Evaluator(
-            parts.dispatcher(config.group_timeout_s, config.group_attempts),
-            config,
-            run=run.name,
-            seed=run.config.seed,
-            set_aside=held_out.set_aside,
-            on_progress=report,
-            while_waiting=parts.while_waiting,
-        )
+        evaluator = _evaluator(parts, report)
         evaluation = evaluator.evaluate(name, held_out.dataset.tasks, parts.serve(policy))
         write_atomically(path, evaluation.model_dump_json(indent=1))
     measured = Evaluated(
@@ -202,3 +239,17 @@ def _evaluate(parts: Parts, name: str, policy: Policy) -> TaskEvaluation:
     )
     run.record("evaluated", **measured.model_dump(mode="json"))
     return evaluation
+
+
+def _evaluator(parts: Parts, on_progress: Callable[[int, int], None]) -> Evaluator:
+    """Return an evaluator of held-out tasks, over the same path as training."""
+    run, config = parts.run, parts.run.config.evaluation
+    return Evaluator(
+        parts.dispatcher(config.group_timeout_s, config.group_attempts),
+        config,
+        run=run.name,
+        seed=run.config.seed,
+        set_aside=parts.sets.held_out.set_aside,
+        on_progress=on_progress,
+        while_waiting=parts.while_waiting,
+    )

@@ -1,7 +1,8 @@
 """Experiment trackers of a run, fed from its events.
 
-The event of each step gives its numbers: a field of `sft_step` becomes `sft/FIELD`. Only
-rank 0 has events, so only rank 0 logs.
+The event of each step gives its numbers: a field of `sft_step` becomes `sft/FIELD`. The stage of a
+curriculum becomes `grpo/curriculum_stage/STAGE`, with the value 1. Only rank 0 has events, so only
+rank 0 logs.
 """
 
 import importlib.util
@@ -73,6 +74,8 @@ def _flat(data: Mapping[str, JsonValue]) -> Iterator[tuple[str, float]]:
             yield from ((f"{name}/{inner}", one) for inner, one in _flat(value))
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield name, float(value)
+        elif name == "curriculum_stage" and isinstance(value, str):
+            yield f"{name}/{value}", 1.0
 
 
 class _TensorBoard:

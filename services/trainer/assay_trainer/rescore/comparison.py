@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from scipy.stats import spearmanr
 
 from assay_shared.types import Failure
-from assay_trainer.learner.advantage import GroupRewards, advantages
+from assay_trainer.learner.advantage import advantages
+from assay_trainer.learner.normalisation.group_rewards import GroupRewards
 from assay_trainer.rescore.stored_answers import Mark, StoredGroup
 
 #: Smaller differences are the arithmetic's.

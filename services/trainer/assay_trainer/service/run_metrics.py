@@ -18,6 +18,7 @@ from assay_trainer.events import (
     content,
     living,
 )
+from assay_trainer.meters import METERS
 from assay_trainer.service.runs import Runs
 
 #: Of the last step, by run.
@@ -38,7 +39,7 @@ _LAST: dict[str, tuple[str, Callable[[StepEvent], float | None]]] = {
     "mfu": ("Share of the GPUs' peak that the update used, last step.", lambda step: step.mfu),
     "entropy_nats": ("Mean entropy of the policy, last step.", lambda step: step.entropy),
     "grad_norm": ("Norm of the gradient, last step.", lambda step: step.grad_norm),
-}
+} | {meter.series: (meter.text, meter.value) for meter in METERS}
 #: Of the last update on given rows, by run and stage.
 _GIVEN_ROWS = {
     "step": "Updates on given rows done in a stage.",
@@ -166,6 +167,7 @@ class RunMetrics(Collector):
         for tail in self._tails.values():
             tail.read_on()
         yield from self._last()
+        yield self._curriculum_stage()
         yield from self._given_rows()
         yield from self._mismatch()
         yield from self._sums()
@@ -182,6 +184,14 @@ class RunMetrics(Collector):
                 if value is not None:
                     family.add_metric([name], value)
             yield family
+
+    def _curriculum_stage(self) -> Metric:
+        text = "1 for the stage of the curriculum that the last step was of."
+        family = GaugeMetricFamily("assay_trainer_curriculum_stage", text, labels=["run", "stage"])
+        for name, tail in self._tails.items():
+            if tail.step is not None and tail.step.curriculum_stage is not None:
+                family.add_metric([name, tail.step.curriculum_stage], 1)
+        return family
 
     def _given_rows(self) -> Iterable[Metric]:
         for key, text in _GIVEN_ROWS.items():

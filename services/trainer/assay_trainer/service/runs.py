@@ -22,7 +22,9 @@ from assay_shared.runs.run_folder import RunFolder, RunStatus, check_run_name
 from assay_shared.runtime.processes import last_lines, spawn, wait_or_kill
 from assay_shared.settings.run_file import parse_config
 from assay_trainer.config import RunConfig
+from assay_trainer.curriculum.winner import with_winner
 from assay_trainer.endings import lost_message
+from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.service.event_stream import EventStreams, check_position
 from assay_trainer.service.record import create_run
 
@@ -66,11 +68,12 @@ class Runs:
         """Create a run's folder, and start its process or put it in the queue.
 
         Raises:
-            ConfigError: the run file is not valid.
+            ConfigError: the run file is not valid, or a switch in it cannot act.
             Conflict: a run of that name exists.
             Overloaded: too many runs wait.
         """
-        config = parse_config(RunConfig, request.config, source="config")
+        config = parse_config(RunConfig, with_winner(dict(request.config)), source="config")
+        refuse_inert(config)
         check_run_name(request.name)
         self._check_room()
         create_run(self._folder / request.name, config)

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from assay_shared.runs.run_folder import Event
 from assay_trainer import events
+from assay_trainer.meters import METERS, is_active
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 60
@@ -181,6 +182,9 @@ def _steps_table(steps: Sequence[events.StepEvent]) -> Table:
     if refused:
         table.add_row("refused", str(refused.total()), _named(refused))
     table.add_row("failures", str(num_failures), "samples left out, none of them scored 0")
+    if last.curriculum_stage is not None:
+        table.add_row("stage", "", last.curriculum_stage)
+    table.add_row("meters", "", _meters(last) or "all at rest")
     return table
 
 
@@ -202,6 +206,8 @@ def _line(content: object) -> str | None:
                 f"staleness {_number(content.staleness_mean)}, "
                 f"mismatch {_mismatch(content)}"
                 + (f", refused {_named(content.refused)}" if content.refused else "")
+                + (f", stage {content.curriculum_stage}" if content.curriculum_stage else "")
+                + (f"; {meters}" if (meters := _meters(content)) else "")
             )
         case events.TaskSetAside():
             return f"  set aside, {content.set}: {content.task}: {content.reason}"
@@ -277,6 +283,12 @@ def _share(value: float | None) -> str:
 
 def _mismatch(step: events.StepEvent) -> str:
     return "-" if step.mismatch is None else f"{step.mismatch.mean_abs_nats:.2g}"
+
+
+def _meters(step: events.StepEvent) -> str:
+    """Return the meters of the settings that act in the step, with their values."""
+    values = [(meter, meter.value(step)) for meter in METERS]
+    return ", ".join(f"{m.title} {m.shown(value)}" for m, value in values if is_active(m, value))
 
 
 def _named(refused: Mapping[str, int]) -> str:

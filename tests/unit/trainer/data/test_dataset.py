@@ -244,3 +244,25 @@ def test_a_template_that_changes_replies_is_named_where_they_are_to_be_learnt() 
     )
     with pytest.raises(DatasetError, match="does not show a reply as it was given"):
         answered_token_ids(task, "4", tokenizer, with_history=True)
+
+
+def test_a_folder_stands_for_the_tasks_of_all_its_cells(tmp_path: Path) -> None:
+    for cell, role in (("a", Role.TRAIN), ("b", Role.VALIDATION)):
+        (tmp_path / cell).mkdir()
+        lines = [make_task(f"{cell}{at}", role=role).model_dump_json() for at in range(2)]
+        (tmp_path / cell / "tasks.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "a" / "other.jsonl").write_text("not a task\n")
+    source = JsonlSource(kind="jsonl", path=tmp_path, role=Role.TRAIN, rubric="or_debug.seed")
+    tasks = open_dataset(source, DatasetPurpose.TRAIN, None).tasks
+    assert [task.id for task in tasks] == ["a0", "a1"]
+    assert {task.rubric for task in tasks} == {"or_debug.seed"}
+    everything = JsonlSource(kind="jsonl", path=tmp_path)
+    assert len(open_dataset(everything, DatasetPurpose.EVALUATE, None).tasks) == 4
+    (tmp_path / "b" / "tasks.jsonl").write_text(make_task("a0").model_dump_json() + "\n")
+    with pytest.raises(DatasetError, match="two files have the task a0"):
+        open_dataset(everything, DatasetPurpose.EVALUATE, None)
+
+
+def test_a_folder_without_tasks_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"has no tasks\.jsonl, and no folder in it has one"):
+        open_dataset(JsonlSource(kind="jsonl", path=tmp_path), DatasetPurpose.TRAIN, None)

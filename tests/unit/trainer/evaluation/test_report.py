@@ -80,6 +80,7 @@ def make_step(step: int, **changes: object) -> StepEvent:
     values |= {"step": step, "failures": {"sandbox": 2}, "outcomes": {"accepted": 3}}
     values |= {"num_groups": 4, "num_played": 6}
     values |= {"played_by_domain": {"code": 4, "<b>": 2}, "trained_by_domain": {"code": 4}}
+    values["curriculum_stage"] = "easy" if step < 3 else "<b>"
     return StepEvent.model_validate(values | {"reward": 0.5, "pass_rate": 0.25} | changes)
 
 
@@ -106,6 +107,7 @@ def make_dpo_step(step: int, margin: float = 1.5) -> DPOStep:
     )
 
 
+METER_WORDS = ("clipped high 100.0%", "groups replaced 1", "<b>")
 RATE = {"value": 0.75, "low": 0.5, "high": 0.9}
 MEASURED: dict[str, JsonValue] = {
     "name": "after",
@@ -153,8 +155,12 @@ def test_a_report_has_its_numbers_and_pictures(folder: RunFolder) -> None:
     assert "| ` code ` | 16 | 66.7% | 16 | 100.0% |" in markdown
     html = (folder.path / "report.html").read_text()
     assert "&lt;b&gt;<td>8<td>33.3%" in html
-    assert html.count("data:image/png;base64,") == 6
+    assert html.count("data:image/png;base64,") == 8
     assert facts["training"]["groups_refused"] == {"too_old": 4}
+    assert facts["training"]["meters"]["clipped_high"]["num_active"] == 4
+    assert facts["training"]["meters"]["importance_weight_mean"]["num_active"] == 0
+    assert "| clipped high | 100.0% | 100.0% | 100.0% | 100.0% | 4 of 4 |" in markdown
+    assert "<td>mean importance weight<td>1<td>1<td>1<td>1<td>0 of 4" in html
     measured = MISMATCH.model_dump() | {"num_tokens": 40, "num_steps": 4}
     assert facts["training"]["mismatch"] == measured
     for text in (markdown, html):
@@ -301,7 +307,16 @@ def test_the_view_shows_a_whole_run_on_a_terminal_and_as_lines(folder: RunFolder
         console.print(view.summary())
         shown = console.export_text()
         words = ("SFT", "loss 0.500", "validation loss 0.700", "DPO", "margin 1.500", "75.0%")
-        for word in (*words, "GRPO", "reward", "pass rate", "groups/s", "staleness", "40.0%"):
+        for word in (
+            *words,
+            "GRPO",
+            "reward",
+            "pass rate",
+            "groups/s",
+            "staleness",
+            "40.0%",
+            *METER_WORDS,
+        ):
             assert word in shown, (terminal, word)
         assert view.end is not None
         assert view.end.report == "r.md"
@@ -309,3 +324,28 @@ def test_the_view_shows_a_whole_run_on_a_terminal_and_as_lines(folder: RunFolder
 
 def test_events_that_only_leave_a_trace_have_no_content() -> None:
     assert content(Event(time=0, kind="data", data={"num_train": 3})) is None
+
+
+def test_the_stages_of_a_curriculum_have_a_table_and_a_picture(tmp_path: Path) -> None:
+    folder = create_run(tmp_path / "run", load_config(RunConfig, DEMO))
+    for number in range(1, 7):
+        name = "easy" if number < 4 else "hard"
+        step = make_step(number, curriculum_stage=name)
+        folder.record("step", **step.model_dump(mode="json"))
+    rate: JsonValue = {"value": 0.5, "low": 0.3, "high": 0.7}
+    for at, of in ((3, "easy"), (3, "hard"), (6, "easy"), (6, "hard")):
+        measured: dict[str, JsonValue] = {"step": at, "learnt": "easy", "stage": of}
+        folder.record("curriculum_measured", **measured, num_tasks=12, pass_rate=rate)
+    folder.record("curriculum_advanced", step=3, ended="easy", to="hard", reason="3 steps")
+    config = load_config(RunConfig, DEMO)
+    facts = write_report(folder, config, [make_evaluation("before", 1)])["curriculum"]
+    assert [(one["name"], one["first_step"], one["last_step"]) for one in facts["stages"]] == [
+        ("easy", 1, 3),
+        ("hard", 4, 6),
+    ]
+    assert facts["stages"][0]["end"] == "3 steps"
+    assert len(facts["measured"]) == 4
+    assert (folder.path / "figures" / "curriculum.png").stat().st_size > 5000
+    row = "| 3 | ` easy ` | ` hard ` | 12 | 50.0% (30.0 to 70.0) |"
+    assert row in (folder.path / "report.md").read_text()
+    assert "<h2>Stages</h2>" in (folder.path / "report.html").read_text()

@@ -7,7 +7,8 @@ import pytest
 
 from assay_shared.errors import InvalidInput
 from assay_shared.types import Normalisation, RewardComponent, Scored, Status
-from assay_trainer.learner.advantage import EPSILON, Column, GroupRewards, advantages, group_rewards
+from assay_trainer.learner.advantage import NORMALISATIONS, advantages, group_rewards
+from assay_trainer.learner.normalisation.group_rewards import EPSILON, Column, GroupRewards
 from tests.support.fakes import make_scored_group
 
 BATCH, COMPONENTS, GROUP, NONE = (
@@ -20,6 +21,17 @@ BATCH, COMPONENTS, GROUP, NONE = (
 
 def of(rewards_PG: Sequence[Column], normalise: Normalisation) -> list[list[float | None]]:
     return advantages([GroupRewards(rewards, normalise) for rewards in rewards_PG])
+
+
+def test_every_normalisation_has_its_function() -> None:
+    assert set(NORMALISATIONS) == set(Normalisation)
+
+
+def test_groups_of_one_batch_may_be_normalised_in_different_ways() -> None:
+    rewards = [1.0, 0.0]
+    kinds = [GROUP, NONE, Normalisation.RLOO]
+    found = advantages([GroupRewards(rewards, kind) for kind in kinds])
+    assert found == [advantages([GroupRewards(rewards, kind)])[0] for kind in kinds]
 
 
 def test_a_group_worked_out_by_hand() -> None:
@@ -42,7 +54,7 @@ def test_no_scale_leaves_the_differences() -> None:
     assert of([[1.0, 0.0, 0.5]], NONE) == [pytest.approx([0.5, -0.5, 0.0])]
 
 
-@pytest.mark.parametrize("scale", [GROUP, BATCH, NONE])
+@pytest.mark.parametrize("scale", [one for one in Normalisation if one is not COMPONENTS])
 @pytest.mark.promise("a failure is never a score")
 def test_failures_leave_the_statistics_as_if_they_had_never_been(scale: Normalisation) -> None:
     rng = random.Random(0)

@@ -11,14 +11,17 @@ from assay_shared.errors import BudgetExceeded, Conflict, DatasetError
 from assay_shared.types import (
     Failure,
     FailureClass,
+    FinishReason,
     GroupRequest,
     PolicyVersion,
     RolloutSpan,
     ScoredGroup,
     Unscored,
 )
+from assay_trainer.curriculum.order import TaskOrder
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.grpo_config import GRPOConfig
-from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
+from assay_trainer.learner.batcher import GroupBatcher
 from assay_trainer.rollouts.set_aside import SetAside
 from assay_trainer.weights.versions import VersionLog
 from tests.support.fakes import make_rewards, make_rollout, make_scored_group, make_task
@@ -411,6 +414,86 @@ def test_groups_without_signal_are_replaced_up_to_the_budget() -> None:
     assert portion.reward_mean == pytest.approx(22 / 24), (
         "all scored samples count, trained on or not"
     )
+
+
+def one_in_three(request: GroupRequest, served: int) -> ScoredGroup:
+    """One group of three has signal."""
+    values = (1.0, 0.0) if int(request.key.split("/")[1]) % 3 == 0 else (1.0, 1.0)
+    return make_scored_group(request.key, *values, policy=policy(served), task=request.task)
+
+
+@pytest.mark.parametrize("max_staleness", [0, 1])
+def test_without_replacement_a_batch_is_what_was_drawn(max_staleness: int) -> None:
+    feed, rollouts = make_feed(one_in_three, replace_flat=False, max_staleness=max_staleness)
+    for version in range(1, 7):
+        serve(feed, rollouts, version)
+        portion = feed.next_batch()
+        draws = [int(one.group.key.split("/")[1]) for one in portion.groups]
+        assert draws == list(range(4 * version - 4, 4 * version))
+        assert portion.num_without_signal == sum(draw % 3 != 0 for draw in draws)
+        assert (portion.num_left_out, portion.num_played) == (0, 4)
+    ahead = 4 * max_staleness
+    assert len(rollouts.sent) == 24 + ahead, "no group is asked for that may not be needed"
+
+
+def test_groups_in_the_places_of_others_are_counted() -> None:
+    feed, rollouts = make_feed(one_in_three, groups_per_step=3)
+    serve(feed, rollouts, 1)
+    facts = feed.next_batch().facts(groups_per_step=3)
+    assert (facts["num_groups"], facts["num_without_signal"], facts["num_replaced"]) == (3, 4, 4)
+    feed, rollouts = make_feed(one_in_three, groups_per_step=3, max_groups_per_step=5)
+    serve(feed, rollouts, 1)
+    facts = feed.next_batch().facts(groups_per_step=3)
+    assert (facts["num_groups"], facts["num_without_signal"], facts["num_replaced"]) == (2, 3, 2)
+
+
+def test_a_group_of_failures_alone_is_replaced_and_never_flat() -> None:
+    number = iter(range(1000))
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        values = (None, None) if next(number) % 2 else (1.0, 1.0)
+        return make_scored_group(request.key, *values, policy=policy(served))
+
+    feed, rollouts = make_feed(play, replace_flat=False)
+    serve(feed, rollouts, 1)
+    portion = feed.next_batch()
+    assert (len(portion.groups), portion.num_without_signal, portion.num_played) == (4, 4, 7)
+
+
+def test_a_batch_has_the_variance_within_groups_and_not_between_them() -> None:
+    number = iter(range(1000))
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        values = [(1.0, 0.0), (1.0, None), (0.0, 0.0)][next(number) % 3]
+        return make_scored_group(request.key, *values, policy=policy(served))
+
+    feed, rollouts = make_feed(play, replace_flat=False, groups_per_step=6)
+    serve(feed, rollouts, 1)
+    assert feed.next_batch().facts(6)["reward_variance"] == pytest.approx(0.25), (
+        "0.5 and 0 in turn; one sample has no variance"
+    )
+
+
+@pytest.mark.parametrize("replace_flat", [True, False])
+def test_groups_of_cut_off_answers_alone_teach_nothing_with_the_filter(
+    *, replace_flat: bool
+) -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        scored = with_signal(request, served)
+        is_short = int(request.key.split("/")[1]) % 2 == 0
+        ends = ["stop" if is_short else "length", "length"]
+        rollouts = tuple(
+            one.model_copy(update={"finish_reason": FinishReason(end)})
+            for one, end in zip(scored.group.rollouts, ends, strict=True)
+        )
+        group = scored.group.model_copy(update={"rollouts": rollouts})
+        return scored.model_copy(update={"group": group})
+
+    feed, rollouts = make_feed(play, overlong={"kind": "filter"}, replace_flat=replace_flat)
+    serve(feed, rollouts, 1)
+    portion = feed.next_batch()
+    assert [int(one.group.key.split("/")[1]) for one in portion.groups] == [0, 2, 4, 6]
+    assert (portion.num_left_out, portion.num_overlong) == (3, 4)
 
 
 def test_a_batch_counts_the_domains_that_were_played_and_those_trained_on() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from assay_shared.errors import WeightsRefused
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.batcher import BatcherState
 from assay_trainer.learner.retention import forget_checkpoints
 
 

@@ -58,6 +58,14 @@ def test_rows_are_cut_into_packs_and_the_weights_stay(tokens_per_pack: int) -> N
     assert sum(float(pack.loss.weights_L.sum()) for pack in packs) == pytest.approx(1.0)
 
 
+def test_tokens_of_flat_groups_count_in_the_weights() -> None:
+    both = [make_scored_group("a", 1.0, 0.0), make_scored_group("b", 1.0, 1.0)]
+    (alone,), (pack,) = (pack_rows(rows(groups), DAPO, 100) for groups in (both[:1], both))
+    assert alone.loss.weights_L.tolist() == pytest.approx([1 / 4] * 4)
+    assert pack.loss.weights_L.tolist() == pytest.approx([1 / 8] * 8)
+    assert sorted(map(abs, pack.loss.advantages_L.tolist()))[:4] == [0.0] * 4
+
+
 def test_first_fit_leaves_few_packs() -> None:
     step_rows = rows([make_scored_group(str(i), 1.0, 0.0) for i in range(30)])
     packs = pack_rows(step_rows, DAPO, 52)

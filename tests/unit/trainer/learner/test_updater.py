@@ -12,10 +12,11 @@ from transformers import PreTrainedModel
 from assay_shared.types import FinishReason, Rollout, RolloutSpan, ScoredGroup
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.given_rows.callbacks import Diverged
+from assay_trainer.learner.gradient_facts import GradientFacts
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.learner.network.sharding import own_part, whole
 from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows
-from assay_trainer.learner.updater import GradientFacts, Updater
+from assay_trainer.learner.updater import Updater
 from assay_trainer.weights.folder import publish_policy
 from tests.support.fakes import POLICY, make_scored_group
 from tests.support.policies import TEXTS, TINY
@@ -37,12 +38,21 @@ FORMS: dict[str, dict[str, Any]] = {
     "dr_grpo": {"loss": "dr_grpo"},
     "gspo": {"loss": "gspo"},
     "cispo": {"loss": "cispo"},
-    "truncated": {"loss": "dapo", "truncate": 1.5},
-    "truncated grpo": {"loss": "grpo", "truncate": 1.1},
-    "truncated dr_grpo": {"loss": "dr_grpo", "truncate": 3.0},
+    "truncated": {"loss": "dapo", "correction": {"kind": "tis", "high": 1.5}},
+    "truncated grpo": {"loss": "grpo", "correction": {"kind": "tis", "high": 1.1}},
+    "truncated dr_grpo": {"loss": "dr_grpo", "correction": {"kind": "tis", "high": 3.0}},
+    "truncated cispo": {"loss": "cispo", "correction": {"kind": "tis", "high": 1.5}},
+    "mis": {"loss": "dapo", "correction": {"kind": "mis", "high": 5.0}},
+    "icepop": {"loss": "grpo", "correction": {"kind": "icepop", "low": 0.5, "high": 5.0}},
+    "decoupled": {"loss": "dapo", "correction": {"kind": "decoupled"}},
+    "sequence mask": {"loss": "dapo", "correction": {"kind": "sequence_mask", "high": 100.0}},
+    "off-policy mask": {"loss": "dapo", "correction": {"kind": "off_policy_mask", "low": 0.6}},
+    "dapo by sequence": {"loss": "dapo", "average": "sequence"},
+    "gspo by constant": {"loss": "gspo", "average": "constant"},
     "dual clip": {"loss": "dapo", "dual_clip": 1.5},
     "kl": {"loss": "grpo", "kl_weight": 0.5},
 }
+MASKS = ("mis", "icepop", "sequence mask")
 
 
 def make_config(**changes: Any) -> GRPOConfig:
@@ -124,6 +134,8 @@ def test_loss_and_gradient_are_trls_however_the_rows_are_packed(
         facts, found = gradient(make_model(), step_rows, config, tokens_per_pack, reference)
         assert facts.loss == pytest.approx(loss, rel=1e-5, abs=1e-6)
         assert distance(found, expected) < 1e-5, tokens_per_pack
+        assert (0 < facts.masked_share < 1) == (form in MASKS)
+        assert (0 < facts.truncated_weight_share < 1) == form.startswith("truncated")
     assert max(float(one.abs().max()) for one in expected.values()) > 1e-3
 
 
@@ -151,8 +163,8 @@ def test_a_clip_bound_changes_the_loss_off_policy_and_nothing_on_policy() -> Non
         ("gspo", {"loss": "grpo"}),
         ("dapo", {"loss": "grpo"}),
         ("dapo", {"dual_clip": 1.5}),
-        ("dapo", {"truncate": 1.5}),
-        ("truncated", {"truncate": 2.0}),
+        ("dapo", {"correction": {"kind": "tis", "high": 1.5}}),
+        ("truncated", {"correction": {"kind": "tis", "high": 2.0}}),
         ("truncated", {"kl_weight": 0.5}),
         ("dr_grpo", {"max_tokens": 32}),
         ("kl", {"kl_weight": 0.1}),
@@ -317,6 +329,32 @@ def test_where_memory_runs_out_activations_are_computed_twice(
     monkeypatch.setattr(Updater, "_backward", never)
     with pytest.raises(torch.OutOfMemoryError):
         gradient(make_model(), rows(make_groups()), make_config(), 40)
+
+
+def test_memory_that_runs_out_in_a_second_update_changes_no_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = make_config(correction="tis", updates_per_step=2, learning_rate=0.01)
+    plain, num_left = Updater._backward, iter([True, False])
+
+    def scarce(self: Updater, pack: Pack) -> torch.Tensor:
+        sums = plain(self, pack)
+        if not next(num_left, True):
+            raise torch.OutOfMemoryError("planted")
+        return sums
+
+    found: list[Gradient] = []
+    for second in (plain, scarce):
+        monkeypatch.setattr(Updater, "_backward", plain)
+        updater = Updater(make_model(), config)
+        packs = pack_rows(rows(make_groups()), updater.objective, 10)
+        updater.apply(1, updater.backward(packs))
+        monkeypatch.setattr(Updater, "_backward", second)
+        facts = updater.backward(packs, again=True)
+        assert facts.clipped_low + facts.clipped_high > 0.0
+        named = updater._model.named_parameters()
+        found.append({name: whole(p.grad).clone() for name, p in named if p.grad is not None})
+    assert distance(*found) < 1e-6
 
 
 def test_the_learning_rate_grows_over_the_warm_up_and_every_step_moves() -> None:

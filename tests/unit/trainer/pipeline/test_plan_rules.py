@@ -108,10 +108,6 @@ def test_good_settings_have_no_finding() -> None:
             {"policy": {"folder": "a", "lora": {}}, "sft": None, "grpo__learning_rate": 0.01},
             "grpo.learning_rate: 0.01 is outside of the usual 1e-06 to 0.001 for an adapter",
         ),
-        (
-            {"policy": {"folder": "a", "lora": {"dropout": 0.1}}, "sft": None},
-            "policy.lora.dropout: does nothing",
-        ),
         ({"dpo": DPO | {"beta": 5}}, "dpo.beta: 5 is outside"),
         ({"dpo": DPO | {"learning_rate": 0.01}}, "dpo.learning_rate: 0.01 is outside"),
         ({"dpo": DPO | {"warmup_steps": 100}}, "dpo.warmup_steps: the learning rate grows"),
@@ -123,6 +119,17 @@ def test_a_setting_that_is_rarely_meant_is_told(changes: dict[str, Any], told: s
     assert len(found) == 1, named(found)
     assert named(found)[0].startswith(told)
     assert not found[0].refused
+
+
+def test_a_switch_that_cannot_act_is_refused_unless_the_file_allows_it() -> None:
+    changes = {"grpo__loss": "cispo", "grpo__clip_low": 0.1}
+    (found,) = check_settings(config_of(**changes))
+    assert found.refused
+    assert named([found])[0].startswith(
+        "grpo.clip_low: clip_low does nothing with loss cispo (it acts with loss grpo, dapo"
+    )
+    (allowed,) = check_settings(config_of(**changes, grpo__allow_inert=True))
+    assert not allowed.refused
 
 
 def test_lengths_are_compared_with_the_context_and_the_pack() -> None:

@@ -15,6 +15,7 @@ from assay_shared.settings.environment import ServiceSettings
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
 from assay_trainer.learner.ranks import Ranks
+from assay_trainer.meters import METERS
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.trackers import numbers_of, tracked
 from assay_trainer.service.record import create_run, open_run
@@ -57,6 +58,8 @@ def test_every_number_of_a_step_has_a_tag() -> None:
         "tokens_per_s",
     ):
         assert numbers.values[f"grpo/{name}"] == data[name]
+    assert {f"grpo/{meter.field}" for meter in METERS} <= set(numbers.values)
+    assert numbers.values["grpo/curriculum_stage/<b>"] == 1.0
     assert numbers.values["grpo/failures/judge"] == 2
     assert "grpo/mismatch/mean_abs_nats" in numbers.values
     sft = numbers_of(Event(time=0, kind="sft_step", data={"step": 5, "loss": 1, "name": "a"}))

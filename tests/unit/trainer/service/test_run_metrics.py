@@ -5,6 +5,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.meters import METERS
 from assay_trainer.service.run_metrics import RunMetrics
 from tests.unit.trainer.evaluation.test_report import (
     MISMATCH,
@@ -79,6 +80,26 @@ def test_a_step_without_a_mismatch_shows_none(tmp_path: Path) -> None:
     assert registry.get_sample_value("assay_trainer_step", {"run": "b"}) == 1
     name = "assay_trainer_mismatch_mean_abs_nats"
     assert registry.get_sample_value(name, {"run": "b"}) is None
+
+
+def test_every_meter_of_the_last_step_is_a_metric(tmp_path: Path) -> None:
+    runs, registry = TwoRuns(tmp_path), CollectorRegistry()
+    registry.register(RunMetrics(runs))  # type: ignore[arg-type]  # of the same shape
+    values = {meter.field: at for at, meter in enumerate(METERS, 2)}
+    first, second = make_step(1), make_step(2, **values, curriculum_stage="hard")
+    for step in (first, second):
+        runs.folders["a"].record("step", **step.model_dump(mode="json"))
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"assay_trainer_{name}", {"run": "a"} | labels)
+
+    assert {meter.field: value(meter.series) for meter in METERS} == values
+    assert value("curriculum_stage", stage="hard") == 1
+    assert value("curriculum_stage", stage="easy") is None, "it has ended"
+    third = make_step(3, kl_gradient_share=None, curriculum_stage=None)
+    runs.folders["a"].record("step", **third.model_dump(mode="json"))
+    assert value("kl_gradient_share") is None
+    assert value("curriculum_stage", stage="hard") is None
 
 
 def test_what_steps_did_adds_up_and_the_last_one_stands(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from assay_shared.clients.trainer import RunRequest
+from assay_shared.errors import ConfigError
 from assay_shared.runs.run_folder import RunFolder
 from assay_trainer import config as trainer_config
 from assay_trainer.learner import checkpoint
@@ -29,6 +30,14 @@ def wait_for_steps(folder: Path) -> None:
         return status.stage == "sft" and status.step > 0
 
     wait_until(has_stepped, "a step of SFT", 200)
+
+
+def test_a_run_whose_switch_cannot_act_is_refused_and_has_no_folder(tmp_path: Path) -> None:
+    runs = Runs(tmp_path, stop_grace_s=0, max_running=1)
+    config = DEMO | {"grpo": DEMO["grpo"] | {"kl_estimator": "k1"}}
+    with pytest.raises(ConfigError, match="kl_estimator does nothing: kl_weight is 0"):
+        runs.start(RunRequest(name="one", config=config))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

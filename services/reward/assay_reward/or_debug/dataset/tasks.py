@@ -1,5 +1,6 @@
 """Instances as tasks for a trainer: the prompt holds rules and model, and nothing else."""
 
+import json
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -88,5 +89,10 @@ def of_cell(
 
 
 def save(tasks: Iterable[Task], path: Path) -> None:
-    """Write a line for each task."""
-    path.write_text("".join(f"{task.model_dump_json(exclude_defaults=True)}\n" for task in tasks))
+    """Write a line for each task. A trainer's datasets name each role, the default one too."""
+    path.write_text("".join(f"{json.dumps(_row(task))}\n" for task in tasks))
+
+
+def _row(task: Task) -> dict[str, object]:
+    values = task.model_dump(mode="json", exclude_defaults=True)
+    return {"id": task.id, "dataset": task.dataset, "role": task.role} | values

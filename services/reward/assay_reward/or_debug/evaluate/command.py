@@ -1,7 +1,7 @@
 """The command `assay or-debug evaluate`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,15 +9,31 @@ if TYPE_CHECKING:
     from assay_shared.types import Role
 
 
-def evaluate(
-    data: Path = typer.Argument(help="A generated benchmark, or one tasks.jsonl of it."),
-    policy: str = typer.Option(..., help="A baseline's name, or an inference service's address."),
-    output: Path = typer.Option(..., help="Folder for the report, its figures and all episodes."),
-    role: str = typer.Option("test", help="Which tasks: train, validation, test, or all."),
-    max_samples: int | None = typer.Option(None, min=1, help="Tasks of each cell; all if not set."),
-    max_turns: int | None = typer.Option(
-        None, min=1, max=64, help="Replies per episode; by default the task's own number."
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        help="A baseline's name, the inference service's address, or the address of an "
+        "OpenAI-compatible server, which ends with /v1."
     ),
+]
+MaxTasks = Annotated[int | None, typer.Option(min=1, help="Tasks of each cell; all if not set.")]
+MaxReplies = Annotated[
+    int | None,
+    typer.Option(min=1, max=64, help="Replies per episode; by default the task's own number."),
+]
+ServedModel = Annotated[
+    str | None, typer.Option(help="The model of an OpenAI-compatible server that has several.")
+]
+KeyName = Annotated[str, typer.Option(help="Environment variable with the server's key.")]
+
+
+def evaluate(
+    data: Annotated[Path, typer.Argument(help="A benchmark, or one tasks.jsonl of it.")],
+    policy: PolicyName,
+    output: Annotated[Path, typer.Option(help="Folder for the report, figures and episodes.")],
+    role: str = typer.Option("test", help="Which tasks: train, validation, test, or all."),
+    max_samples: MaxTasks = None,
+    max_turns: MaxReplies = None,
     samples: int = typer.Option(1, min=1, help="Episodes of each task."),
     temperature: float = typer.Option(0.0, min=0.0, help="0 is greedy."),
     max_tokens: int = typer.Option(1024, min=1, help="Tokens in one reply."),
@@ -25,6 +41,8 @@ def evaluate(
     processes: int = typer.Option(1, min=1, help="Solver processes."),
     baselines: bool = typer.Option(True, help="Play the built-in baselines too."),
     seed: int = typer.Option(0, help="Seed of sampling and of random baselines."),
+    model: ServedModel = None,
+    key_variable: KeyName = "OPENAI_API_KEY",
 ) -> None:
     """Let a policy repair models, and compare its recovery with trivial baselines."""
     from rich.console import Console
@@ -45,18 +63,19 @@ def evaluate(
         baselines=baselines,
         seed=seed,
         processes=processes,
+        model=model,
+        key_variable=key_variable,
         sampling=sampling,
         plan=EvaluationPlan(samples, concurrency, max_turns),
     )
-    console = Console()
-    evaluation = run(asked, console)
+    evaluation = run(asked, console := Console())
     table = Table("cell", "episodes", "failed", "RR@5", "best trivial", "faithful", "best trivial")
     for row in headline_rows(evaluation):
         table.add_row(*row)
     console.print(table)
     for check in evaluation.gradient:
-        target = f"RR@5 of {check.low:.0%} to {check.high:.0%}"
-        console.print(f"{check.difficulty}: {target}: {check.finding}")
+        bounds = f"{check.low:.0%} to {check.high:.0%}"
+        console.print(f"{check.difficulty}: RR@5 of {bounds}: {check.finding}")
     console.print(f"the whole report: {output / 'report.md'}")
 
 

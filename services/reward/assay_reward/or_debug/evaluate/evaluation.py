@@ -1,6 +1,7 @@
 """The evaluator: any policy plays the tasks, and all episodes get the same metrics."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -103,6 +104,14 @@ def with_max_turns(task: Task, max_turns: int | None) -> Task:
     prompt = task.prompt.replace(instructions(played.max_turns), instructions(max_turns))
     environment = played.model_copy(update={"max_turns": max_turns})
     return task.model_copy(update={"prompt": prompt, "environment": environment})
+
+
+def digest_of(tasks: Sequence[Task], max_turns: int | None) -> str:
+    """Return the SHA-256 of the tasks as they are played: equal digests can be compared."""
+    found = hashlib.sha256()
+    for task in tasks:
+        found.update(with_max_turns(task, max_turns).model_dump_json().encode() + b"\n")
+    return found.hexdigest()
 
 
 async def evaluate(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,9 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from assay_reward.or_debug.episode.replay_pool import ReplayPool
 from assay_reward.or_debug.evaluate.baselines import BASELINES, baseline
+from assay_reward.or_debug.evaluate.chat_server import ChatPolicy, ChatServer
 from assay_reward.or_debug.evaluate.evaluation import (
     EpisodeRecord,
     EvaluationPlan,
+    digest_of,
     evaluate,
     read_tasks,
 )
@@ -31,7 +34,11 @@ from assay_shared.types import Priority, Role, SamplingParams, Task
 
 @dataclass(frozen=True)
 class EvaluationRun:
-    """Options of a run. `policy` is a baseline's name or an inference service's address."""
+    """Options of a run. `policy` is a baseline's name or an address.
+
+    An address that ends with /v1 is of a server of the OpenAI form, any other one of Assay's
+    inference service. `model` is one of the server's; not needed if it has only one.
+    """
 
     data: Path
     policy: str
@@ -41,6 +48,9 @@ class EvaluationRun:
     baselines: bool = True
     seed: int = 0
     processes: int = 1
+    model: str | None = None
+    #: The environment variable with the server's key.
+    key_variable: str = "OPENAI_API_KEY"
     sampling: SamplingParams = field(default_factory=SamplingParams)
     plan: EvaluationPlan = field(default_factory=EvaluationPlan)
 
@@ -58,11 +68,15 @@ def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
             field="policy",
             hint=f"baselines: {', '.join(sorted(BASELINES))}",
         )
+    if asked.model is not None and not _is_chat_server(asked.policy):
+        raise ConfigError(
+            "only an address that ends with /v1 has models to choose from", field="model"
+        )
     tasks = read_tasks(asked.data, asked.role, asked.max_per_cell)
     asked.output.mkdir(parents=True, exist_ok=True)
-    records = asyncio.run(_play(asked, tasks, console))
-    evaluation = summarise(asked.policy, records)
-    _write(asked, evaluation, records)
+    name, records = asyncio.run(_play(asked, tasks, console))
+    evaluation = summarise(name, records)
+    _write(asked, tasks, evaluation, records)
     return evaluation
 
 
@@ -70,16 +84,23 @@ def _is_address(policy: str) -> bool:
     return policy.startswith(("http://", "https://"))
 
 
-async def _play(asked: EvaluationRun, tasks: list[Task], console: Console) -> list[EpisodeRecord]:
+def _is_chat_server(policy: str) -> bool:
+    return _is_address(policy) and policy.rstrip("/").endswith("/v1")
+
+
+async def _play(
+    asked: EvaluationRun, tasks: list[Task], console: Console
+) -> tuple[str, list[EpisodeRecord]]:
+    """Return the policy's name, and the episodes of all policies."""
     players = ReplayPool(asked.processes)
     names = [name for name in BASELINES if asked.baselines and name != asked.policy]
     try:
         async with _policy(asked) as policy:
             policies = [policy, *(baseline(name, asked.seed) for name in names)]
-            return [
+            return policy.name, [
                 record
-                for policy in policies
-                for record in await _shown(asked, tasks, policy, players, console)
+                for one in policies
+                for record in await _shown(asked, tasks, one, players, console)
             ]
     finally:
         players.close()
@@ -89,6 +110,12 @@ async def _play(asked: EvaluationRun, tasks: list[Task], console: Console) -> li
 async def _policy(asked: EvaluationRun) -> AsyncIterator[EpisodePolicy]:
     if not _is_address(asked.policy):
         yield baseline(asked.policy, asked.seed)
+        return
+    if _is_chat_server(asked.policy):
+        token = os.environ.get(asked.key_variable) or None
+        async with ChatServer(asked.policy, token=token) as server:
+            model = asked.model or await server.only_model()
+            yield ChatPolicy(model, server, model, asked.sampling)
         return
     settings = read_settings(ServiceSettings)
     token = settings.token_of("inference")
@@ -125,7 +152,10 @@ async def _shown(
 
 
 def _write(
-    asked: EvaluationRun, evaluation: EvaluationSummary, records: list[EpisodeRecord]
+    asked: EvaluationRun,
+    tasks: list[Task],
+    evaluation: EvaluationSummary,
+    records: list[EpisodeRecord],
 ) -> None:
     from assay_reward.or_debug.evaluate.figures import draw
 
@@ -135,6 +165,8 @@ def _write(
         "evaluation": evaluation.model_dump(mode="json"),
         "asked": {
             "data": str(asked.data),
+            "policy": asked.policy,
+            "tasks": digest_of(tasks, asked.plan.max_turns),
             "role": asked.role,
             "max_per_cell": asked.max_per_cell,
             "samples": asked.plan.samples,

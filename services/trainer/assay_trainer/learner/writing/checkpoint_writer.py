@@ -11,8 +11,8 @@ from typing import Self
 
 from assay_shared.errors import AssayError
 from assay_trainer.config import RetentionConfig
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.batcher import BatcherState
 from assay_trainer.learner.retention import forget_checkpoints
 from assay_trainer.learner.updater import Updater
 from assay_trainer.learner.writing.state_writer import NotWritten

@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -73,3 +74,14 @@ def test_a_file_of_tasks_reads_back(tmp_path: Path) -> None:
     tasks.save(made_of, tmp_path / "tasks.jsonl")
     lines = (tmp_path / "tasks.jsonl").read_text().splitlines()
     assert [Task.model_validate_json(line) for line in lines] == made_of
+
+
+def test_every_row_names_its_role_for_the_trainer(tmp_path: Path) -> None:
+    """The role for tests is a task's default, and a trainer takes no row without a role."""
+    made_of = many(len(Role))
+    roles = list(Role)
+    found = [tasks.to_task(one, role) for one, role in zip(made_of, roles, strict=True)]
+    tasks.save(found, tmp_path / "tasks.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "tasks.jsonl").read_text().splitlines()]
+    assert [row["role"] for row in rows] == roles
+    assert [Task.model_validate(row) for row in rows] == found

@@ -31,6 +31,8 @@ from tests.unit.trainer.learner.test_updater import Gradient, distance, make_con
 
 CPU = torch.device("cpu")
 LORA = LoRAConfig(rank=4, alpha=8)
+#: Settings of the adapter on two ranks: with a reference, and two updates of a step.
+ON_RANKS: dict[str, Any] = {"kl_weight": 0.1, "correction": "tis", "updates_per_step": 2}
 IDS_1T = torch.arange(10, 40)[None]
 
 
@@ -50,9 +52,20 @@ def packs_of(updater: Updater, tokens_per_pack: int = 20) -> list[Pack]:
 
 def trained(folder: Path, steps: int = 3, **changes: Any) -> tuple[PreTrainedModel, Updater]:
     updater = Updater(adapted(folder), make_config(learning_rate=0.01, **changes))
-    for step in range(1, steps + 1):
-        updater.apply(step, updater.backward(packs_of(updater)))
+    take_steps(updater, steps)
     return updater._model, updater
+
+
+def take_steps(updater: Updater, steps: int) -> list[float]:
+    """Return the share of the adapter that each step's last update moved."""
+    shares = []
+    for step in range(1, steps + 1):
+        packs = packs_of(updater)
+        facts = updater.apply(step, updater.backward(packs))
+        for _ in range(1, updater._config.updates_per_step):
+            facts = updater.apply(step, updater.backward(packs, again=True))
+        shares.append(facts.moved_share)
+    return shares
 
 
 def logprobs(model: PreTrainedModel) -> torch.Tensor:
@@ -109,6 +122,22 @@ def test_the_reference_is_the_base(folder: Path) -> None:
         packs_of(updater)
     ).kl == pytest.approx(0.0, abs=1e-6)
     assert all(parameter.requires_grad for parameter in updater._parameters)
+
+
+def test_an_adapter_takes_several_updates_of_a_step(folder: Path) -> None:
+    """The ratio moves from the step's first forward pass, and the reference stays the base."""
+    changes = {"kl_weight": 0.1, "correction": "tis", "updates_per_step": 3}
+    updater = Updater(adapted(folder), make_config(learning_rate=0.02, **changes))
+    packs = packs_of(updater)
+    found = []
+    for number in range(3):
+        found.append(updater.backward(packs, again=number > 0))
+        updater.apply(1, found[-1])
+    assert found[0].clipped_low == found[0].clipped_high == 0.0
+    assert found[2].clipped_low + found[2].clipped_high > 0.0
+    assert found[0].kl == pytest.approx(0.0, abs=1e-6)
+    assert found[2].kl > 1e-3
+    assert {one.importance_weight_mean for one in found} == {found[0].importance_weight_mean}
 
 
 def test_a_resumed_adapter_continues_to_the_bit(folder: Path, tmp_path: Path) -> None:
@@ -216,10 +245,8 @@ def lead(folder: Path, output: Path) -> None:
     """Be rank 0 of two, and keep the served weights."""
     ranks = Ranks()
     model = adapted(folder)
-    updater = make_updater(model, make_config(learning_rate=0.01, kl_weight=0.1), ranks)
-    shares = [
-        updater.apply(step, updater.backward(packs_of(updater))).moved_share for step in (1, 2, 3)
-    ]
+    updater = make_updater(model, make_config(learning_rate=0.01, **ON_RANKS), ranks)
+    shares = take_steps(updater, 3)
     updater.save(output / "checkpoint").result()
     ranks.send([None, None])
     torch.save((logprobs(model), shares), output / "found.pt")
@@ -231,7 +258,7 @@ def test_two_ranks_train_the_adapter_of_one(folder: Path, tmp_path: Path) -> Non
         said = first.communicate(timeout=120)[0] + second.communicate(timeout=30)[0]
     assert (first.returncode, second.returncode) == (0, 0), said
     found, shares = torch.load(tmp_path / "found.pt")
-    model, updater = trained(folder, kl_weight=0.1)
+    model, updater = trained(folder, **ON_RANKS)
     assert torch.allclose(found, logprobs(model), atol=2e-3)
     assert shares[-1] == pytest.approx(1.0, abs=0.02)
     updater.load(tmp_path / "checkpoint")

@@ -14,8 +14,8 @@ import torch
 
 from assay_shared.errors import Unreachable
 from assay_trainer.config import RetentionConfig
+from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.batcher import BatcherState
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.learner.packs import Pack, pack_rows, rows
 from assay_trainer.learner.ranks import Ranks

@@ -1,6 +1,6 @@
 """The share of groups with signal, as the batcher plans with it."""
 
-from assay_trainer.learner.signal_share import SignalShare
+from assay_trainer.learner.batching.signal_share import SignalShare
 
 
 def test_before_the_first_group_all_are_expected_to_have_signal() -> None:

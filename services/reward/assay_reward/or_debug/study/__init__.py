@@ -1,0 +1,1 @@
+"""A study: evaluations of several policies on the same models, their figures and goals."""

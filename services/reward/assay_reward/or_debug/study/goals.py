@@ -1,0 +1,105 @@
+"""Goals of a study, decided by intervals."""
+
+import math
+from collections.abc import Sequence
+
+from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
+from assay_reward.or_debug.evaluate.intervals import CellEstimate, TargetVerdict, estimate, judge
+from assay_reward.or_debug.study.loading import StudiedResult, StudyResults
+from assay_reward.or_debug.study.study_file import REWARD_VARIANCE, StudyGoal
+from assay_shared.errors import ConfigError
+from assay_shared.statistics.bootstrap import mean_interval
+from assay_shared.types import Wire
+
+_CONFIDENCE = 0.95
+
+
+class GoalFinding(Wire):
+    """A goal with what was found, and the verdict of the interval."""
+
+    goal: str
+    policy: str
+    found: CellEstimate | None
+    verdict: TargetVerdict
+
+
+def decide(study: StudyResults) -> list[GoalFinding]:
+    """Return the finding of each goal; without a value, a goal is INCONCLUSIVE.
+
+    Raises:
+        ConfigError: no episode has a goal's metric, or its policy has no training run.
+    """
+    return [_decide(study, goal) for goal in study.file.goals]
+
+
+def _decide(study: StudyResults, goal: StudyGoal) -> GoalFinding:
+    result = study.of(goal.policy or study.file.final)
+    low = -math.inf if goal.at_least is None else goal.at_least
+    high = math.inf if goal.at_most is None else goal.at_most
+    found = _found(study, goal, result)
+    verdict = TargetVerdict.INCONCLUSIVE if found is None else judge(found, low, high)
+    return GoalFinding(goal=_words(goal), policy=result.name, found=found, verdict=verdict)
+
+
+def _found(study: StudyResults, goal: StudyGoal, result: StudiedResult) -> CellEstimate | None:
+    if goal.metric == REWARD_VARIANCE:
+        if result.training is None:
+            raise ConfigError(
+                f"{result.name} has no run to read it from", field=f"goals {goal.metric}"
+            )
+        values = result.training.reward_variances
+        return estimate(values) if values else None
+    own = values_by_task(result.records, goal.metric, goal.difficulty)
+    if not own:
+        raise ConfigError(
+            f"no episode of {result.name} has it"
+            + (f" among {goal.difficulty} tasks" if goal.difficulty else ""),
+            field=f"goals {goal.metric}",
+        )
+    if goal.over_start:
+        return difference(study.start.records, result.records, goal.metric, goal.difficulty)
+    return over_tasks(list(own.values()))
+
+
+def values_by_task(
+    records: Sequence[EpisodeRecord], metric: str, difficulty: str | None = None
+) -> dict[str, float]:
+    """Return the mean of each task's episodes; failed episodes are in no mean."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        if difficulty in (None, record.difficulty) and metric in record.metrics:
+            found.setdefault(record.task_id, []).append(record.metrics[metric])
+    return {task: sum(values) / len(values) for task, values in found.items()}
+
+
+def over_tasks(values: Sequence[float]) -> CellEstimate:
+    """Return the mean over tasks with its interval: episodes of one task depend on each other."""
+    return estimate(values)
+
+
+def difference(
+    before: Sequence[EpisodeRecord],
+    after: Sequence[EpisodeRecord],
+    metric: str,
+    difficulty: str | None = None,
+) -> CellEstimate | None:
+    """Return the mean of `after - before` over the tasks that both have."""
+    first = values_by_task(before, metric, difficulty)
+    second = values_by_task(after, metric, difficulty)
+    both = [task for task in first if task in second]
+    if not both:
+        return None
+    found = mean_interval([second[task] - first[task] for task in both], _CONFIDENCE, seed=0)
+    return CellEstimate(mean=found.value, low=found.low, high=found.high, n=len(both))
+
+
+def _words(goal: StudyGoal) -> str:
+    where = f" of {goal.difficulty} tasks" if goal.difficulty else ""
+    over = " over the start" if goal.over_start else ""
+    if goal.at_least is not None and goal.at_most is not None:
+        bound = f"between {goal.at_least:g} and {goal.at_most:g}"
+    elif goal.at_least is not None:
+        bound = f"at least {goal.at_least:g}"
+    else:
+        bound = f"at most {goal.at_most:g}"
+    return f"{goal.metric}{where}{over}: {bound}"

@@ -1,0 +1,193 @@
+"""The evaluations and runs of a study, read from their folders and checked to be comparable."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from assay_reward.or_debug.evaluate.baselines import TRIVIAL
+from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
+from assay_reward.or_debug.evaluate.summary import EvaluationSummary, summarise
+from assay_reward.or_debug.study.study_file import StudiedPolicy, StudyFile
+from assay_shared.errors import DatasetError, NotFound
+from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.runs.run_folder import RunFolder
+
+#: Options of an evaluation in which all policies of a study must agree.
+_SAME = ("tasks", "samples", "max_turns", "sampling")
+#: Steps over which the reward is averaged before its falls are measured.
+_SMOOTHED = 5
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """Meters of a training run, a value for each step that has one."""
+
+    num_steps: int
+    #: Mean variance of the rewards within the groups of a step.
+    reward_variances: tuple[float, ...]
+    #: The greatest fall of the smoothed mean reward below its highest value so far.
+    largest_fall: float | None
+    #: The gradient's norm: its 95th percentile as a multiple of its median.
+    gradient_spread: float | None
+    num_without_signal: int
+    num_played: int
+
+
+@dataclass(frozen=True)
+class StudiedResult:
+    """A policy's episodes and their summary, with the facts of its training."""
+
+    policy: StudiedPolicy
+    records: tuple[EpisodeRecord, ...]
+    summary: EvaluationSummary
+    training: TrainingFacts | None
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """All results of a study; `baselines` are those of the start's evaluation."""
+
+    file: StudyFile
+    results: tuple[StudiedResult, ...]
+    baselines: EvaluationSummary
+
+    @property
+    def start(self) -> StudiedResult:
+        return next(one for one in self.results if one.policy.kind == "start")
+
+    def of(self, name: str) -> StudiedResult:
+        return next(one for one in self.results if one.name == name)
+
+    def of_kind(self, kind: str) -> list[StudiedResult]:
+        return [one for one in self.results if one.policy.kind == kind]
+
+
+def load_study(file: StudyFile) -> StudyResults:
+    """Return the results that a study's file names.
+
+    Raises:
+        NotFound: a folder is not an evaluation, or not a run.
+        DatasetError: two evaluations cannot be compared, or the start's has no baselines.
+    """
+    results, options = [], {}
+    for policy in file.policies:
+        asked, name, records = _read_evaluation(policy.evaluation)
+        options[policy.name] = asked
+        own = [record.model_copy(update={"policy": policy.name}) for record in records[name]]
+        summary = summarise(policy.name, own)
+        training = None if policy.run is None else read_training(policy.run)
+        results.append(StudiedResult(policy, tuple(own), summary, training))
+        if policy.kind == "start":
+            start, others = policy, [one for n in records for one in records[n] if n != name]
+    _check_same(options, start.name)
+    if not others:
+        raise DatasetError(
+            "the evaluation of the start has no trivial policies",
+            field=str(start.evaluation),
+            hint="evaluate it without --no-baselines",
+        )
+    return StudyResults(file, tuple(results), summarise("", others))
+
+
+def _read_evaluation(
+    folder: Path,
+) -> tuple[Mapping[str, JsonValue], str, dict[str, list[EpisodeRecord]]]:
+    """Return an evaluation's options, its policy's name, and the episodes by policy."""
+    written, episodes = folder / "evaluation.json", folder / "episodes.jsonl"
+    if not written.is_file() or not episodes.is_file():
+        raise NotFound(
+            f"{folder} is not an evaluation", hint="assay or-debug evaluate writes such folders"
+        )
+    content: dict[str, Any] = json.loads(written.read_text())
+    records: dict[str, list[EpisodeRecord]] = {}
+    for one in read_json_lines(episodes, EpisodeRecord.model_validate, _key_of):
+        records.setdefault(one.policy, []).append(one)
+    name = str(content["evaluation"]["policy"])
+    if name not in records:
+        raise DatasetError(f"there are no episodes of {name}", field=str(episodes))
+    return content["asked"], name, records
+
+
+def _key_of(record: EpisodeRecord) -> str:
+    return f"{record.policy}/{record.task_id}/{record.sample}"
+
+
+def _check_same(options: Mapping[str, Mapping[str, JsonValue]], start: str) -> None:
+    """Refuse evaluations of other tasks, turns or sampling than the start's."""
+    mine = options[start]
+    for name, asked in options.items():
+        for key in _SAME:
+            ours, theirs = mine.get(key), asked.get(key)
+            if key == "sampling" and isinstance(ours, dict) and isinstance(theirs, dict):
+                ours, theirs = ours | {"seed": None}, theirs | {"seed": None}
+            if ours != theirs or (key == "tasks" and ours is None):
+                raise DatasetError(
+                    f"{name} and {start} cannot be compared: their {key} differ",
+                    field=key,
+                    hint="evaluate all policies with the same options on the same folder",
+                )
+
+
+def read_training(folder: Path) -> TrainingFacts:
+    """Return the meters of a training run; a step that was repeated counts once.
+
+    Raises:
+        NotFound: the folder is not a run.
+        DatasetError: the run has no steps of GRPO.
+    """
+    steps: dict[int, dict[str, Any]] = {}
+    for event in RunFolder.open(folder).read_events():
+        if event.kind == "resumed" and event.data.get("stage") == "grpo":
+            last = int(str(event.data["step"]))
+            steps = {number: step for number, step in steps.items() if number <= last}
+        if event.kind == "step":
+            steps[int(str(event.data["step"]))] = dict(event.data)
+    if not steps:
+        raise DatasetError("the run has no steps of GRPO", field=str(folder))
+    ordered = [steps[number] for number in sorted(steps)]
+    return TrainingFacts(
+        num_steps=len(ordered),
+        reward_variances=tuple(_known(ordered, "reward_variance")),
+        largest_fall=_largest_fall(_known(ordered, "reward")),
+        gradient_spread=_spread(_known(ordered, "grad_norm")),
+        num_without_signal=sum(step["num_without_signal"] for step in ordered),
+        num_played=sum(step["num_played"] for step in ordered),
+    )
+
+
+def _known(steps: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [float(step[name]) for step in steps if step.get(name) is not None]
+
+
+def _largest_fall(rewards: Sequence[float]) -> float | None:
+    if len(rewards) < _SMOOTHED:
+        return None
+    windows = [rewards[at : at + _SMOOTHED] for at in range(len(rewards) - _SMOOTHED + 1)]
+    highest, fall = float("-inf"), 0.0
+    for window in windows:
+        mean = sum(window) / len(window)
+        highest = max(highest, mean)
+        fall = max(fall, highest - mean)
+    return fall
+
+
+def _spread(norms: Sequence[float]) -> float | None:
+    ordered = sorted(norms)
+    median = ordered[len(ordered) // 2] if ordered else 0.0
+    if median <= 0:
+        return None
+    return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))] / median
+
+
+def trivial_names(summary: EvaluationSummary) -> list[str]:
+    """Return the names of the trivial policies of a summary, in their usual order."""
+    there = {cell.policy for cell in summary.cells}
+    return [name for name in TRIVIAL if name in there]

@@ -1,0 +1,109 @@
+"""The folder of an ablation: the file as it was read, its runs, decompositions and report.
+
+ablation.json          the resolved file and the base, with git commit and package versions
+status.json, events.jsonl   as in a run's folder
+NAME-start/            the run of the start
+NAME-ARM-sSEED/        the run of an arm and a seed
+controls.json          the planted no-ops, and what was found
+decompositions/ARM.json  what an arm changes in gradients and samples
+trivial.json           policies without skill
+report.md, report.json, report.html, winner.yaml
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from assay_shared.errors import NotFound
+from assay_shared.runs.run_folder import RunFolder, write_json
+from assay_shared.settings.run_file import parse_config, provenance
+from assay_trainer.ablation.ablation_config import AblationConfig
+from assay_trainer.ablation.arms import TIER, AblationPlan, make_plan
+from assay_trainer.evaluation.records.folder import EvaluationFolder
+
+_FILE = "ablation.json"
+
+
+class AblationFolder:
+    """Paths and records of an ablation."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        #: Its status and its events.
+        self.record = RunFolder(path)
+
+    @classmethod
+    def create(cls, path: Path, plan: AblationPlan) -> "AblationFolder":
+        """Create and return a new folder.
+
+        Raises:
+            Conflict: `path` exists.
+        """
+        folder = cls(RunFolder.create(path).path)
+        values = {
+            "config": plan.config.model_dump(
+                mode="json", exclude_unset=True, exclude={"base", "run"}
+            ),
+            "base": jsonable(plan.values),
+        }
+        write_json(folder.path / _FILE, values | provenance())
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> "AblationFolder":
+        """Return an existing folder.
+
+        Raises:
+            NotFound: it is none of an ablation.
+        """
+        if not (path / _FILE).is_file():
+            raise NotFound(f"{path} is not an ablation's folder: it has no {_FILE}")
+        return cls(path)
+
+    def plan(self) -> AblationPlan:
+        """Return the plan as it was when the folder was made."""
+        values = json.loads((self.path / _FILE).read_text())
+        given = {**values["config"], "base": None, "run": values["base"]}
+        config = parse_config(AblationConfig, given, source=str(self.path / _FILE))
+        # The base has the changes of all arms already; they change nothing the second time.
+        return make_plan(config, values["base"])
+
+    @property
+    def start(self) -> Path:
+        return self.path / f"{self.path.name[:60]}-start"
+
+    def run(self, arm: str, seed: int) -> Path:
+        return self.path / f"{self.path.name[:60]}-{arm}-s{seed}"
+
+    @property
+    def controls(self) -> Path:
+        return self.path / "controls.json"
+
+    @property
+    def trivial(self) -> Path:
+        return self.path / "trivial.json"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.json"
+
+    def decomposition(self, arm: str) -> Path:
+        return self.path / "decompositions" / f"{arm}.json"
+
+    def measured(self, run: Path) -> EvaluationFolder:
+        """Return the frozen evaluation of a run's end."""
+        return EvaluationFolder(run / "evaluation" / "tiers" / TIER / "end")
+
+
+def jsonable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a YAML file as JSON has them."""
+    found: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    return found
+
+
+def is_finished(run: Path) -> bool:
+    """Return True if the run in this folder has finished."""
+    return (run / "config.json").is_file() and RunFolder(
+        run
+    ).read_status_or_damage().state == "finished"

@@ -1,0 +1,171 @@
+"""The run files of an ablation: of its start, and of each arm for each seed."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay_shared.errors import ConfigError
+from assay_shared.settings.run_file import load_config, parse_config, read_yaml
+from assay_trainer.ablation.ablation_config import AblationConfig, Overrides
+from assay_trainer.ablation.metrics import check_metrics
+from assay_trainer.config import EvaluationConfig, RunConfig
+
+#: The tier that measures the start and every arm.
+TIER = "ablation"
+CURVE = "ablation_curve"
+
+
+@dataclass(frozen=True)
+class AblationArm:
+    """An arm with all its changes of the base; `previous` is the arm that it is compared with."""
+
+    name: str
+    overrides: Overrides
+    previous: str | None
+
+
+@dataclass(frozen=True)
+class AblationPlan:
+    """An ablation file, the run file under it, and its arms in order."""
+
+    config: AblationConfig
+    #: The run file as it was written, with the changes that all arms have.
+    values: Mapping[str, Any]
+    arms: tuple[AblationArm, ...]
+
+    def arm(self, name: str) -> AblationArm:
+        return next(one for one in self.arms if one.name == name)
+
+
+def read_ablation(file: Path, changes: tuple[str, ...] = ()) -> AblationPlan:
+    """Return the plan of an ablation file with `key=value` changes of it.
+
+    Raises:
+        ConfigError: a field of it, of its base or of an arm cannot be used; names it.
+    """
+    config = load_config(AblationConfig, file, changes)
+    values = config.run
+    if config.base is not None:
+        values = read_yaml(file.parent / config.base)
+    return make_plan(config, values or {})
+
+
+def make_plan(config: AblationConfig, values: Mapping[str, Any]) -> AblationPlan:
+    """Return the plan of an ablation over the values of a run file; see `read_ablation`."""
+    changed = with_overrides(values, config.overrides)
+    base = parse_config(RunConfig, changed, source="the base")
+    if base.grpo is None:
+        raise ConfigError("the arms of an ablation train by GRPO", field="grpo")
+    check_metrics(config.evaluation.metrics)
+    arms: list[AblationArm] = []
+    for name, own in config.arms.items():
+        if not arms:
+            arms.append(AblationArm(name, dict(own), None))
+            continue
+        before = arms[-1] if config.mode == "cumulative" else arms[0]
+        arms.append(AblationArm(name, {**before.overrides, **own}, before.name))
+    plan = AblationPlan(config, changed, tuple(arms))
+    start_config(plan)
+    for arm in arms:
+        arm_config(plan, arm, config.seeds[0], None)
+    return plan
+
+
+def with_overrides(values: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
+    """Return the values of a run file with dotted overrides.
+
+    Raises:
+        ConfigError: a part of a key is not a section.
+    """
+    changed = deepcopy(dict(values))
+    for key, value in overrides.items():
+        *parents, last = key.split(".")
+        at = changed
+        for parent in parents:
+            if at.get(parent) is None:
+                at[parent] = {}
+            at = at[parent]
+            if not isinstance(at, dict):
+                raise ConfigError(f"{parent} is not a section", field=key)
+        at[last] = deepcopy(value)
+    return changed
+
+
+def _measured(values: dict[str, Any], plan: AblationPlan, *, is_arm: bool) -> dict[str, Any]:
+    """Return the run file with the ablation's evaluator as tiers, and short evaluations else."""
+    wanted, evaluation = plan.config.evaluation, dict(values.get("evaluation") or {})
+    sets = {name: source.model_dump(mode="json") for name, source in wanted.sets.items()} or {
+        "held_out": values["data"]["held_out"]
+    }
+    protocol = dict(wanted.protocol) or _usual_protocol(evaluation)
+    tier = {"protocol": protocol, "limit": wanted.limit}
+    tiers = [{"name": TIER, "at": "end", "sets": sets, **tier}]
+    if is_arm and wanted.curve_every is not None:
+        named = {f"curve_{name}": source for name, source in sets.items()}
+        tiers.append({"name": CURVE, "at": "checkpoints", "sets": named, **tier})
+        values = with_overrides(values, {"grpo.checkpoint_every": wanted.curve_every})
+    evaluation |= {"tiers": tiers, "best": None, "samples_per_task": 1, "k": [1]}
+    return {**values, "evaluation": evaluation}
+
+
+def _usual_protocol(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the protocol that measures as the run file's own evaluation does."""
+    own = EvaluationConfig.model_validate({**evaluation, "tiers": (), "best": None})
+    shared: dict[str, Any] = {"max_tokens": own.max_tokens, "stop": list(own.stop)}
+    if own.temperature == 0:
+        return {"kind": "greedy", **shared}
+    n = own.samples_per_task
+    return {"kind": "sampled", "samples_per_task": n, "temperature": own.temperature, **shared}
+
+
+def start_config(plan: AblationPlan) -> RunConfig:
+    """Return the run file of the start: everything of the base before GRPO."""
+    values = _measured({**plan.values, "grpo": None}, plan, is_arm=False)
+    values.pop("curriculum", None)
+    return parse_config(RunConfig, values, source="the start")
+
+
+def arm_values(plan: AblationPlan, arm: AblationArm) -> dict[str, Any]:
+    """Return the run file of an arm as the base has it: with SFT, and its own evaluation."""
+    return with_overrides(plan.values, arm.overrides)
+
+
+def arm_config(plan: AblationPlan, arm: AblationArm, seed: int, start: Path | None) -> RunConfig:
+    """Return the run file of an arm and a seed: the base from the start's weights, GRPO alone.
+
+    The start has proved the rewards and looked for leaks, so the arms do not. Without `start`, the
+    policy is the base's.
+
+    Raises:
+        ConfigError: the arm's settings cannot be used together.
+    """
+    values = arm_values(plan, arm)
+    values |= {"seed": seed, "name": arm.name, "sft": None, "dpo": None}
+    unneeded = {"validation": None, "leaks": None, "demonstrations": None}
+    values["data"] = {**values["data"], **unneeded}
+    if start is not None:
+        lora = values["policy"].get("lora")
+        values["policy"] = {"folder": str(start), "lora": lora}
+    measured = _measured(values, plan, is_arm=True)
+    found = parse_config(RunConfig, measured, source=f"the arm {arm.name}")
+    if found.grpo is None:
+        raise ConfigError("an arm trains by GRPO", field=f"arms.{arm.name}")
+    return found
+
+
+def changed_fields(old: RunConfig, new: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """Return the settings of GRPO and the curriculum that differ, with both values, by name."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for section in ("grpo", "curriculum"):
+        mine, theirs = _fields(old, section), _fields(new, section)
+        for key in sorted({*mine, *theirs}):
+            if mine.get(key) != theirs.get(key):
+                found[f"{section}.{key}"] = (mine.get(key), theirs.get(key))
+    return found
+
+
+def _fields(config: RunConfig, section: str) -> dict[str, Any]:
+    one = config.model_dump(mode="json").get(section)
+    return one if isinstance(one, dict) else {} if one is None else {"": one}

@@ -1,0 +1,1 @@
+"""What an arm changes: its gradients and samples, compared with the arm before it."""

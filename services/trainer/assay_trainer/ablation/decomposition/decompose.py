@@ -1,0 +1,133 @@
+"""The decomposition of an arm's gradients on the stored batches of the arm before it."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.ablation.arms import changed_fields
+from assay_trainer.ablation.decomposition.batches import (
+    StoredBatch,
+    step_events,
+    stored_batches,
+)
+from assay_trainer.ablation.decomposition.findings import (
+    BatchParts,
+    Decomposition,
+    SwitchVerdict,
+)
+from assay_trainer.ablation.decomposition.gradients import StepEffect, parts
+from assay_trainer.ablation.decomposition.probed_updater import Snapshot
+from assay_trainer.ablation.decomposition.sampler import SamplerFacts, sampler_finding
+from assay_trainer.ablation.decomposition.steps import Setting, Settings, step_effect
+from assay_trainer.ablation.decomposition.verdicts import arm_verdict, gradient_verdict
+from assay_trainer.config import RunConfig
+from assay_trainer.learner.ranks import Ranks
+
+OnBatch = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class ArmPair:
+    """An arm and the one that it is compared with, each with its run file."""
+
+    arm: str
+    previous: str
+    new: RunConfig
+    old: RunConfig
+
+
+def start_of(run: RunFolder) -> Path:
+    """Return the folder of the weights that a run began with."""
+    return run.path / "models" / "initial"
+
+
+def decompose(
+    pair: ArmPair, run: RunFolder, most: int, ranks: Ranks, on_batch: OnBatch = lambda: None
+) -> Decomposition:
+    """Return what the new settings change on the first batches of `run`, a run of the old ones.
+
+    Raises:
+        DatasetError: its rollouts cannot be read.
+        Diverged: a gradient is not finite.
+    """
+    assert pair.old.grpo is not None
+    assert pair.new.grpo is not None
+    changed = changed_fields(pair.old, pair.new)
+    batches = stored_batches(run, most)
+    facts = SamplerFacts(pair.old.grpo, pair.new.grpo, batches, step_events(run)[:most])
+    sampler = sampler_finding(changed, facts)
+    found: list[BatchParts] = []
+    if pair.old.grpo.optimiser == pair.new.grpo.optimiser:
+        settings = Settings(start_of(run), ranks)
+        found = _along(settings.of(pair.old), settings.of(pair.new), batches, on_batch)
+    verdict, reason = arm_verdict(gradient_verdict(found, changed), sampler)
+    if not changed:
+        verdict, reason = SwitchVerdict.NO_EFFECT, "no setting differs"
+    return Decomposition(
+        arm=pair.arm,
+        previous=pair.previous,
+        run=run.path.name,
+        changed=_shown(changed),
+        batches=found,
+        sampler=sampler,
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+def _along(
+    old: Setting, new: Setting, batches: list[StoredBatch], on_batch: OnBatch
+) -> list[BatchParts]:
+    """Return the parts of each batch; the weights follow the old settings."""
+    found = []
+    state = old.updater.snapshot()
+    for batch in batches:
+        one, state = compare(old, new, state, batch)
+        found.append(one)
+        on_batch()
+    return found
+
+
+def compare(
+    old: Setting,
+    new: Setting,
+    start: Snapshot,
+    batch: StoredBatch,
+    *,
+    changed: StoredBatch | None = None,
+    on_policy: bool = False,
+) -> tuple[BatchParts, Snapshot]:
+    """Return the parts of a step under both settings, and the state after the old one.
+
+    With `changed`, the new settings get that batch.
+    """
+    other = step_effect(new, start, changed or batch, on_policy=on_policy)
+    again = step_effect(old, start, batch, on_policy=on_policy)
+    base = step_effect(old, start, batch, on_policy=on_policy)
+    return _parts(batch, old, base, again, other), old.updater.snapshot()
+
+
+def _parts(
+    batch: StoredBatch, old: Setting, base: StepEffect, again: StepEffect, other: StepEffect
+) -> BatchParts:
+    gradient = parts(base.gradient_W, other.gradient_W)
+    change = parts(base.change_W, other.change_W)
+    return BatchParts(
+        step=batch.step,
+        num_groups=len(batch.groups),
+        num_updates=old.config.updates_per_step,
+        difference=gradient.difference,
+        scale=gradient.scale,
+        direction=gradient.direction,
+        change_difference=change.difference,
+        change_scale=change.scale,
+        change_direction=change.direction,
+        noise=parts(base.gradient_W, again.gradient_W).difference,
+    )
+
+
+def _shown(changed: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[str, str]]:
+    return {name: (json.dumps(old), json.dumps(new)) for name, (old, new) in changed.items()}

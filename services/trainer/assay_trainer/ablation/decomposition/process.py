@@ -1,0 +1,41 @@
+"""A process for gradients: it leaves the accelerator's memory to the next run when it ends.
+
+python -m assay_trainer.ablation.decomposition.process FOLDER controls ARM SEED
+python -m assay_trainer.ablation.decomposition.process FOLDER arm ARM PREVIOUS SEED
+"""
+
+import sys
+from pathlib import Path
+
+from assay_shared.runs.run_folder import RunFolder, write_atomically
+from assay_shared.runtime.processes import tie_to_parent
+from assay_shared.telemetry.logs import quiet_transformers, set_up_logging
+from assay_trainer.ablation.ablation_folder import AblationFolder
+from assay_trainer.ablation.arms import arm_config
+from assay_trainer.ablation.decomposition.controls import run_controls
+from assay_trainer.ablation.decomposition.decompose import ArmPair, decompose
+from assay_trainer.learner.ranks import joined
+
+
+def main(arguments: list[str]) -> None:
+    """Write the file that the arguments ask for."""
+    tie_to_parent()
+    set_up_logging("ablate", "ERROR")
+    quiet_transformers()
+    folder = AblationFolder.open(Path(arguments[0]))
+    kind, names, seed = arguments[1], arguments[2:-1], int(arguments[-1])
+    plan = folder.plan()
+    configs = [arm_config(plan, plan.arm(name), seed, None) for name in names]
+    run = RunFolder.open(folder.run(names[-1], seed))
+    with joined() as ranks:
+        if kind == "controls":
+            controls = run_controls(configs[0], run, ranks)
+            write_atomically(folder.controls, controls.model_dump_json(indent=1) + "\n")
+            return
+        pair = ArmPair(names[0], names[1], configs[0], configs[1])
+        found = decompose(pair, run, plan.config.decomposition.batches, ranks)
+        write_atomically(folder.decomposition(names[0]), found.model_dump_json(indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Held-out values of all arms and seeds, their digests, and verdicts."""

@@ -1,0 +1,169 @@
+"""Verdicts on arms: differences over seeds and tasks together, Holm's correction, A/A noise."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import isfinite, sqrt
+from statistics import median
+
+import numpy as np
+
+from assay_shared.statistics.multiplicity import holm
+from assay_trainer.ablation.judging.crossed import CrossedMean, crossed_mean
+from assay_trainer.ablation.judging.findings import (
+    ChangeRow,
+    JudgedVerdict,
+    NoiseRow,
+    TableRow,
+    ValueBounds,
+)
+from assay_trainer.ablation.judging.measurements import MeasuredArm, MeasuredRun
+from assay_trainer.ablation.metrics import is_lower_better
+
+#: With fewer seeds, nothing is decided: two or three cannot tell their own spread.
+LEAST_SEEDS = 4
+_MOST_FREEDOM = 1e6
+_NORMAL_95 = 1.96
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _Difference:
+    arm: str
+    against: str
+    key: Key
+    found: CrossedMean
+
+
+def value_row(arm: MeasuredArm, key: Key, confidence: float) -> TableRow | None:
+    """Return an arm's value; None if no task has one in every seed."""
+    tasks, seeds = arm.tasks(key), list(arm.runs)
+    table = arm.table(key, tasks, seeds)
+    if table.size < 2:
+        return None
+    found = crossed_mean(table)
+    bounds = within(bounds_of(found, confidence), table.ravel())
+    means = [float(one) for one in table.mean(axis=1)]
+    return TableRow(
+        policy=arm.name,
+        kind="arm",
+        set=key[0],
+        metric=key[1],
+        value=bounds,
+        seeds=means,
+        num_tasks=len(tasks),
+    )
+
+
+def bounds_of(found: CrossedMean, confidence: float) -> ValueBounds:
+    interval = found.interval(confidence)
+    low, high = interval.low, interval.high
+    if not (isfinite(low) and isfinite(high)):
+        return ValueBounds(value=interval.value)
+    return ValueBounds(value=interval.value, low=low, high=high)
+
+
+def within(bounds: ValueBounds, values: Iterable[float]) -> ValueBounds:
+    """Return the bounds of a mean; if all values are from 0 to 1, so are the bounds."""
+    if bounds.low is None or bounds.high is None:
+        return bounds
+    if not all(0 <= one <= 1 for one in values):
+        return bounds
+    return ValueBounds(value=bounds.value, low=max(0.0, bounds.low), high=min(1.0, bounds.high))
+
+
+def difference(arm: MeasuredArm, other: MeasuredArm | MeasuredRun, key: Key) -> CrossedMean | None:
+    """Return the mean difference over shared seeds and tasks; None without two values.
+
+    The start has no seeds: each seed of the arm is compared with the same values.
+    """
+    if isinstance(other, MeasuredRun):
+        other = MeasuredArm("", dict.fromkeys(arm.runs, other))
+    seeds = [seed for seed in arm.runs if seed in other.runs]
+    known = set(other.tasks(key))
+    tasks = [id_ for id_ in arm.tasks(key) if id_ in known]
+    gaps = arm.table(key, tasks, seeds) - other.table(key, tasks, seeds)
+    return crossed_mean(gaps) if gaps.size > 1 else None
+
+
+def judge_changes(
+    pairs: Sequence[tuple[MeasuredArm, MeasuredArm]], keys: Sequence[Key], confidence: float
+) -> list[ChangeRow]:
+    """Return the differences of all pairs as one family: Holm's correction is over all of them."""
+    found = [
+        _Difference(arm.name, other.name, key, one)
+        for arm, other in pairs
+        for key in keys
+        if (one := difference(arm, other, key)) is not None
+    ]
+    corrected = holm([one.found.p for one in found])
+    alpha = 1 - confidence
+    strictest = alpha / max(1, len(found))
+    return [_row(one, p, confidence, strictest) for one, p in zip(found, corrected, strict=True)]
+
+
+def _row(one: _Difference, p: float, confidence: float, strictest: float) -> ChangeRow:
+    mean = one.found
+    bounds = bounds_of(mean, confidence)
+    higher = not is_lower_better(one.key[1])
+    detectable = mean.detectable(strictest)
+    return ChangeRow(
+        arm=one.arm,
+        against=one.against,
+        set=one.key[0],
+        metric=one.key[1],
+        change=bounds,
+        p=mean.p,
+        p_corrected=p,
+        num_seeds=mean.num_seeds,
+        num_tasks=mean.num_tasks,
+        freedom=min(mean.freedom, _MOST_FREEDOM),
+        detectable=detectable if isfinite(detectable) else 0.0,
+        verdict=_verdict(mean, p, 1 - confidence, higher=higher),
+        higher_is_better=higher,
+    )
+
+
+def _verdict(mean: CrossedMean, p: float, alpha: float, *, higher: bool) -> JudgedVerdict:
+    if mean.num_seeds < LEAST_SEEDS or p >= alpha:
+        return JudgedVerdict.INCONCLUSIVE
+    return JudgedVerdict.PASS if (mean.value > 0) == higher else JudgedVerdict.FAIL
+
+
+def against_bound(
+    mean: CrossedMean, bound: float, confidence: float, *, at_least: bool
+) -> JudgedVerdict:
+    """Return PASS if the interval lies beyond the bound, FAIL if before it."""
+    if mean.num_seeds < LEAST_SEEDS:
+        return JudgedVerdict.INCONCLUSIVE
+    shifted = replace(mean, value=mean.value - bound)
+    interval = shifted.interval(confidence)
+    low, high = (interval.low, interval.high) if at_least else (-interval.high, -interval.low)
+    if low >= 0:
+        return JudgedVerdict.PASS
+    return JudgedVerdict.FAIL if high < 0 else JudgedVerdict.INCONCLUSIVE
+
+
+def noise(arms: Sequence[MeasuredArm], key: Key) -> NoiseRow | None:
+    """Return how far the seeds of one arm are from each other; None with one seed an arm."""
+    gaps, squares, num_free = [], 0.0, 0
+    for arm in arms:
+        tasks, seeds = arm.tasks(key), list(arm.runs)
+        if len(seeds) < 2 or not tasks:
+            continue
+        means = arm.table(key, tasks, seeds).mean(axis=1)
+        gaps += [abs(float(a - b)) for a, b in combinations(means, 2)]
+        squares += float(((means - means.mean()) ** 2).sum())
+        num_free += len(seeds) - 1
+    if not gaps:
+        return None
+    deviation = float(np.sqrt(squares / num_free))
+    return NoiseRow(
+        set=key[0],
+        metric=key[1],
+        num_pairs=len(gaps),
+        deviation=deviation,
+        median=median(gaps),
+        largest=max(gaps),
+        floor=_NORMAL_95 * sqrt(2) * deviation,
+    )

@@ -1,0 +1,131 @@
+"""The held-out values of the start and of every arm, by set, metric, seed and task."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from assay_shared.runs.run_folder import RunFolder
+from assay_shared.weights import checkpoint as weights
+from assay_trainer.ablation.ablation_folder import AblationFolder
+from assay_trainer.ablation.judging.crossed import Floats
+from assay_trainer.ablation.metrics import metric_of
+from assay_trainer.evaluation.metrics.outcomes import scored
+from assay_trainer.evaluation.records.folder import StoredEvaluation, read_evaluation
+from assay_trainer.rollouts.rollout_log import read_rollouts
+
+#: By set and metric, each task's value.
+Values = dict[tuple[str, str], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A finished run as the frozen evaluator saw it, with the digests of all that must agree."""
+
+    path: Path
+    values: Values
+    #: By name: what may not differ between arms.
+    digests: Mapping[str, str]
+    #: Of the weights that were evaluated.
+    weights: str
+    num_failed: int
+    #: Numbers of the draws that were trained on.
+    draws: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class MeasuredArm:
+    """An arm with its runs by seed."""
+
+    name: str
+    runs: Mapping[int, MeasuredRun]
+
+    def tasks(self, key: tuple[str, str]) -> list[str]:
+        """Return the tasks that every seed has a value for, in order."""
+        tables = [one.values.get(key, {}) for one in self.runs.values()]
+        return [id_ for id_ in tables[0] if all(id_ in table for table in tables)]
+
+    def table(self, key: tuple[str, str], tasks: Sequence[str], seeds: Sequence[int]) -> Floats:
+        """Return the values: a row for each seed, a column for each task."""
+        rows = [[self.runs[seed].values[key][id_] for id_ in tasks] for seed in seeds]
+        return np.asarray(rows, dtype=float)
+
+
+def read_run(folder: AblationFolder, run: Path, metrics: Sequence[str]) -> MeasuredRun:
+    """Return a finished run of an ablation.
+
+    Raises:
+        NotFound: it was not measured.
+        DatasetError: a file cannot be read.
+    """
+    stored = read_evaluation(folder.measured(run).path)
+    values: Values = {}
+    for name, one in stored.sets.items():
+        by_task = {id_: scored(samples) for id_, samples in one.by_task.items()}
+        for metric in metrics:
+            value = metric_of(metric)
+            found = {id_: value(samples) for id_, samples in by_task.items() if samples}
+            values[name, metric] = {id_: v for id_, v in found.items() if v is not None}
+    lost = sum(sample.failure is not None for one in stored.sets.values() for sample in one.samples)
+    digests = {**_of_evaluator(stored), **_of_training(RunFolder(run))}
+    draws = trained_draws(RunFolder(run))
+    return MeasuredRun(run, values, digests, str(stored.record.policy.digest), lost, draws)
+
+
+def _of_evaluator(stored: StoredEvaluation) -> dict[str, str]:
+    record = stored.record
+    found = {"evaluator: protocol": record.protocol_digest}
+    found |= {f"engine: {name}": value for name, value in sorted(record.engine.items())}
+    for one in record.sets:
+        found[f"evaluator: tasks of {one.name}"] = one.digest
+        found[f"evaluator: rubric of {one.name}"] = " ".join(one.scorers)
+    return found
+
+
+def _of_training(run: RunFolder) -> dict[str, str]:
+    """Return the digests of a run's tasks and rubrics; of the start's weights if it trained."""
+    found = {"tasks": hashlib.sha256(run.tasks.read_bytes()).hexdigest()}
+    config = json.loads(run.config.read_text())["config"]
+    if config.get("grpo") is None:
+        return found
+    found["start's weights"] = weights.digest(run.path / "models" / "initial")
+    found["training rubrics"] = " ".join(
+        sorted({one.scorer for one in read_rollouts(run.rollouts)})
+    )
+    return found
+
+
+def trained_draws(run: RunFolder) -> frozenset[int]:
+    """Return the draws of a run's trained groups, without those that a resume has replaced."""
+    keys = (one.group.key for one in read_rollouts(run.rollouts) if not one.superseded)
+    numbers = (key.split("/")[1] for key in keys if key.count("/") > 1)
+    return frozenset(int(one) for one in numbers if one.isdecimal())
+
+
+def shared_draws(arm: MeasuredArm, other: MeasuredArm) -> float | None:
+    """Return the share of draws that both arms trained on (Jaccard), the mean over seeds."""
+    found = []
+    for seed, run in arm.runs.items():
+        theirs = other.runs[seed].draws if seed in other.runs else frozenset()
+        if run.draws or theirs:
+            found.append(len(run.draws & theirs) / len(run.draws | theirs))
+    return sum(found) / len(found) if found else None
+
+
+def refused(baseline: MeasuredArm, arm: MeasuredArm) -> list[str]:
+    """Return what differs in an arm from the baseline's first run, and may not."""
+    first = next(iter(baseline.runs.values())).digests
+    found: dict[str, None] = {}
+    for seed, run in arm.runs.items():
+        for name in sorted({*first, *run.digests}):
+            old, new = first.get(name), run.digests.get(name)
+            if old != new:
+                found[f"{name}: {_short(old)}, not {_short(new)} (seed {seed})"] = None
+    return list(found)
+
+
+def _short(value: str | None) -> str:
+    return "nothing" if value is None else value[:24]

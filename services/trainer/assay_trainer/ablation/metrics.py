@@ -1,0 +1,90 @@
+"""The metrics of an ablation by their names: a number for each task, from its stored samples.
+
+pass@K         unbiased, over the scored samples
+reward         mean reward
+rr@K           share of episodes with an optimal model after one of the first K replies (or_debug)
+tokens, truncated   sampled tokens; share of answers cut off at the limit
+NAME           the mean of a component of the rubric, such as or_faithful
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from assay_shared.errors import ConfigError
+from assay_trainer.evaluation.metrics.outcomes import accepted
+from assay_trainer.evaluation.pass_at_k import pass_at_k
+from assay_trainer.evaluation.records.sample_record import SampleRecord
+
+#: The value of a task by its scored samples; None if they cannot tell.
+TaskMetric = Callable[[Sequence[SampleRecord]], float | None]
+
+_AT = re.compile(r"(pass|rr)@([1-9]\d{0,3})")
+_NAME = re.compile(r"[A-Za-z][\w.]{0,60}")
+_OPTIMAL, _ENDED_OPTIMAL = "Status: optimal", "optimal True"
+#: Lower is better.
+_COSTS = ("tokens", "truncated")
+
+
+def check_metrics(names: Sequence[str]) -> None:
+    """Check that names can be those of metrics, each once.
+
+    Raises:
+        ConfigError: one cannot.
+    """
+    for name in names:
+        if not (_AT.fullmatch(name) or _NAME.fullmatch(name)):
+            raise ConfigError(
+                f"{name!r} cannot be a metric",
+                field="evaluation.metrics",
+                hint="pass@1, reward, rr@5, tokens, truncated, or a component of the rubric",
+            )
+        if list(names).count(name) > 1:
+            raise ConfigError(f"{name} stands there twice", field="evaluation.metrics")
+
+
+def is_lower_better(name: str) -> bool:
+    return name in _COSTS
+
+
+def metric_of(name: str) -> TaskMetric:
+    """Return the metric of a name."""
+    found = _AT.fullmatch(name)
+    if found is not None and found[1] == "pass":
+        return lambda samples: _pass_at(samples, int(found[2]))
+    if found is not None:
+        return lambda samples: _mean([_recovered(one, int(found[2])) for one in samples])
+    if name == "tokens":
+        return lambda samples: _mean([one.num_tokens for one in samples])
+    if name == "truncated":
+        return lambda samples: _mean([float(one.truncated) for one in samples])
+    if name == "reward":
+        return lambda samples: _mean([one.reward for one in samples])
+    return lambda samples: _mean([one.components.get(name) for one in samples])
+
+
+def _pass_at(samples: Sequence[SampleRecord], k: int) -> float | None:
+    if len(samples) < k:
+        return None
+    return pass_at_k(len(samples), sum(map(accepted, samples)), k)
+
+
+def _recovered(sample: SampleRecord, k: int) -> float | None:
+    """Return 1.0 if the model was optimal after one of the first replies; None if nobody knows.
+
+    The last reply has no observation: the rubric's components tell of the end.
+    """
+    if any(_OPTIMAL in observation for _, observation in sample.turns[:k]):
+        return 1.0
+    if len(sample.turns) > k or not sample.turns:
+        return 0.0
+    outcome = sample.components.get("or_outcome")
+    if outcome is not None:
+        return float(outcome > 0)
+    told = sample.details.get("or_faithful")
+    return None if told is None else float(told.startswith(_ENDED_OPTIMAL))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return fmean(known) if known and len(known) == len(values) else None

@@ -1,0 +1,1 @@
+"""The report of an ablation: Markdown, JSON, and one page with pictures."""

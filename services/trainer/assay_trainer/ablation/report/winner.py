@@ -1,0 +1,60 @@
+"""The winner of an ablation: an arm that is shown to be better than the baseline."""
+
+import json
+
+from assay_shared.errors import NotFound
+from assay_shared.runs.run_folder import write_json
+from assay_trainer.ablation.ablation_folder import AblationFolder
+from assay_trainer.ablation.judging.findings import AblationReport, ChangeRow, JudgedVerdict
+from assay_trainer.ablation.running import start_weights
+
+WINNER = "winner.json"
+
+
+def winner_of(
+    ranking: list[str], baseline: str, to_baseline: list[ChangeRow], metric: str
+) -> tuple[str | None, str]:
+    """Return the winner with the reason; None if no arm is shown to be better than the baseline."""
+    if not ranking:
+        return None, "no arm is ranked"
+    best = ranking[0]
+    if best == baseline:
+        return None, f"the baseline, {baseline}, has the best {metric}"
+    row = next((r for r in to_baseline if r.arm == best and r.metric == metric), None)
+    if row is None:
+        return None, f"{best} and {baseline} have no {metric} in common"
+    told = f"{best} has {metric} {row.change.value:+.4f} against {baseline}"
+    if row.verdict is JudgedVerdict.PASS:
+        return best, f"PASS: {told}, p {row.p_corrected:.3g} after Holm's correction"
+    return None, f"{row.verdict}: {told}, p {row.p_corrected:.3g} after Holm's correction"
+
+
+def write_winner(folder: AblationFolder, report: AblationReport) -> None:
+    """Write winner.json, which `curriculum.from` of a run file reads."""
+    plan = folder.plan()
+    overrides = {arm.name: arm.overrides for arm in plan.arms}
+    write_json(
+        folder.path / WINNER,
+        {
+            "arm": report.winner,
+            "verdict": report.winner_reason,
+            "start_folder": str(start_weights(folder).relative_to(folder.path)),
+            "digest": report.start_digest,
+            "overrides": overrides.get(report.winner or "", {}),
+            "arms": overrides,
+        },
+    )
+
+
+def winner_text(folder: AblationFolder) -> str:
+    """Write winner.json again and return its text.
+
+    Raises:
+        NotFound: the ablation has no report yet.
+    """
+    if not folder.report.exists():
+        raise NotFound(
+            f"{folder.path} has no report yet", hint=f"assay ablate --resume {folder.path}"
+        )
+    write_winner(folder, AblationReport.model_validate_json(folder.report.read_bytes()))
+    return json.dumps(json.loads((folder.path / WINNER).read_text()), indent=1)

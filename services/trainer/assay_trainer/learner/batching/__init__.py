@@ -1,0 +1,1 @@
+"""What the batcher keeps of the groups that it has seen."""

@@ -1,0 +1,131 @@
+"""The groups of a step, with statistics of their collection."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import variance
+from typing import Any
+
+from assay_shared.types import Scored, ScoredGroup, Status, Task
+
+
+class DropReason(StrEnum):
+    """Reasons to drop a scored group: the weights behind it are too old or unknown."""
+
+    TOO_OLD = "too_old"
+    UNKNOWN_VERSION = "unknown_version"
+
+
+@dataclass
+class GroupBatch:
+    """The groups of a step, with statistics of their collection."""
+
+    version: int
+    groups: list[ScoredGroup] = field(default_factory=list)
+    num_played: int = 0
+    num_without_signal: int = 0
+    #: Scored groups that are not trained on: without signal, or without an answer to learn.
+    num_left_out: int = 0
+    num_set_aside: int = 0
+    #: Answers of `groups` that the rule of `grpo.overlong` touches.
+    num_overlong: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    played_by_domain: Counter[str] = field(default_factory=Counter)
+    values: list[float] = field(default_factory=list)
+    #: Variance of the rewards of each group with at least two of them.
+    variances: list[float] = field(default_factory=list)
+    staleness: list[int] = field(default_factory=list)
+    #: Sampled tokens of each answer of the groups dropped as too old.
+    dropped_lengths: list[int] = field(default_factory=list)
+    generate_time_s: float = 0.0
+    score_time_s: float = 0.0
+
+    @property
+    def num_considered(self) -> int:
+        """Return the number of scored groups: taken and left out."""
+        return len(self.groups) + self.num_left_out
+
+    @property
+    def dropped_length_mean(self) -> float | None:
+        return mean_of(self.dropped_lengths)
+
+    @property
+    def trained_by_domain(self) -> Counter[str]:
+        """Count the groups to train on by domain."""
+        return Counter(domain_of(scored.group.task) for scored in self.groups)
+
+    @property
+    def reward_mean(self) -> float | None:
+        return mean_of(self.values)
+
+    @property
+    def pass_rate(self) -> float | None:
+        num_scored = sum(self.outcomes.values())
+        return self.outcomes[Status.ACCEPTED] / num_scored if num_scored else None
+
+    def count(self, scored: ScoredGroup, refusal: DropReason | None) -> None:
+        """Add a group's samples to the sums; failures are counted and enter no other sum.
+
+        A group sampled by unknown weights says nothing about this policy: it counts only as
+        dropped.
+        """
+        self.num_played += 1
+        self.played_by_domain[domain_of(scored.group.task)] += 1
+        if refusal is not None:
+            self.refused[refusal] += 1
+        if refusal is DropReason.TOO_OLD:
+            self.dropped_lengths += [one.num_sampled for one in scored.group.rollouts]
+        if refusal is DropReason.UNKNOWN_VERSION:
+            return
+        self.generate_time_s += scored.generate_time_s
+        self.score_time_s += scored.score_time_s
+        if scored.failure is not None:
+            self.failures[scored.failure.failure_class] += 1
+        self._count_rewards(scored)
+
+    def _count_rewards(self, scored: ScoredGroup) -> None:
+        values = []
+        for reward in scored.rewards:
+            if isinstance(reward, Scored):
+                values.append(reward.value)
+                self.outcomes[reward.outcome] += 1
+            else:
+                self.failures[reward.failure.failure_class] += 1
+        self.values += values
+        if len(values) > 1:
+            self.variances.append(variance(values))
+
+    def facts(self, groups_per_step: int) -> dict[str, Any]:
+        """Return the fields of a step's event that tell of its groups."""
+        return {
+            "version": self.version,
+            "reward": self.reward_mean,
+            "pass_rate": self.pass_rate,
+            "num_groups": len(self.groups),
+            "num_played": self.num_played,
+            "num_without_signal": self.num_without_signal,
+            "num_set_aside": self.num_set_aside,
+            "num_replaced": max(0, self.num_considered - groups_per_step),
+            "num_overlong": self.num_overlong,
+            "reward_variance": mean_of(self.variances),
+            "refused": dict(self.refused),
+            "failures": dict(self.failures),
+            "outcomes": dict(self.outcomes),
+            "played_by_domain": dict(self.played_by_domain),
+            "trained_by_domain": dict(self.trained_by_domain),
+            "staleness_mean": mean_of(self.staleness),
+            "dropped_length_mean": self.dropped_length_mean,
+        }
+
+
+def domain_of(task: Task) -> str:
+    """Return the task's domain, or the name of its dataset without one."""
+    return task.tags.get("domain", task.dataset)
+
+
+def mean_of(values: Sequence[float]) -> float | None:
+    """Return the mean; None of no values."""
+    return sum(values) / len(values) if values else None

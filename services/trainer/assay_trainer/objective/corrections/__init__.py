@@ -1,0 +1,1 @@
+"""The corrections, a file each: see `table.CORRECTIONS`."""

@@ -1,0 +1,1 @@
+"""The losses, a file each: see `table.LOSSES`."""

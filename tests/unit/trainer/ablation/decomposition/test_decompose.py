@@ -1,0 +1,92 @@
+"""What an arm changes is found on stored batches, over all updates of a step."""
+
+from typing import Any
+
+import pytest
+
+from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.ablation.decomposition.batches import stored_batches
+from assay_trainer.ablation.decomposition.decompose import ArmPair, compare, decompose, start_of
+from assay_trainer.ablation.decomposition.findings import BatchParts, Decomposition, SwitchVerdict
+from assay_trainer.ablation.decomposition.steps import Settings
+from assay_trainer.learner.ranks import Ranks
+from tests.unit.trainer.ablation.decomposition.conftest import STEPS, run_config
+
+pytestmark = pytest.mark.slow  # policies are loaded several times
+CPU = Ranks(on_gpu=False)
+
+
+def found(run: RunFolder, old: dict[str, Any], new: dict[str, Any]) -> Decomposition:
+    pair = ArmPair("new", "old", run_config(**new), run_config(**old))
+    return decompose(pair, run, STEPS, CPU)
+
+
+def on_policy(run: RunFolder, old: dict[str, Any], new: dict[str, Any]) -> BatchParts:
+    """The parts of the first batch, as if the weights themselves had sampled it."""
+    (batch,) = stored_batches(run, 1)
+    settings = Settings(start_of(run), CPU)
+    first, second = settings.of(run_config(**old)), settings.of(run_config(**new))
+    return compare(first, second, first.updater.snapshot(), batch, on_policy=True)[0]
+
+
+def test_equal_settings_have_no_effect_in_any_batch(stored_run: RunFolder) -> None:
+    one = found(stored_run, {}, {})
+    assert one.verdict is SwitchVerdict.NO_EFFECT
+    assert [batch.difference for batch in one.batches] == [0.0] * STEPS
+
+
+def test_an_average_acts_where_lengths_differ_and_not_where_they_are_equal(
+    stored_run: RunFolder, equal_run: RunFolder
+) -> None:
+    arms = ({"average": "token"}, {"average": "sequence"})
+    assert found(stored_run, *arms).verdict is SwitchVerdict.ACTS
+    assert found(equal_run, *arms).verdict is SwitchVerdict.NO_EFFECT
+
+
+def test_another_constant_is_a_change_of_scale_alone(equal_run: RunFolder) -> None:
+    one = found(equal_run, {"average": "token"}, {"average": "constant"})
+    assert one.verdict is SwitchVerdict.SCALE_ONLY
+    assert one.batches[0].scale == pytest.approx(5 / 16, rel=1e-4)
+    assert not one.verdict.is_compared
+
+
+def test_a_learning_rate_acts_on_the_weights_as_it_should(stored_run: RunFolder) -> None:
+    one = found(stored_run, {}, {"learning_rate": 2e-3})
+    assert one.verdict is SwitchVerdict.ACTS
+    assert one.batches[0].difference == 0.0
+    assert one.batches[0].change_scale == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_kl_term_acts_from_the_second_step_on(stored_run: RunFolder) -> None:
+    one = found(stored_run, {}, {"kl_weight": 0.5})
+    first, second, *_ = one.batches
+    assert first.difference < 1e-6
+    assert second.difference > 1e-4
+    assert one.verdict.is_compared
+
+
+def test_a_clip_acts_from_the_second_update_on_and_the_whole_step_is_followed(
+    stored_run: RunFolder,
+) -> None:
+    """One update alone has the same gradient under both clips."""
+    many = {"updates_per_step": 4, "learning_rate": 0.01, "max_staleness": 0}
+    narrow = {"clip_low": 0.05, "clip_high": 0.05}
+    once = on_policy(
+        stored_run, {**many, "updates_per_step": 1}, {**many, **narrow, "updates_per_step": 1}
+    )
+    assert once.difference == 0.0
+    step = on_policy(stored_run, many, {**many, **narrow})
+    assert step.num_updates == 4
+    assert step.direction > 0.01
+
+
+def test_the_weights_go_on_as_under_the_old_settings(stored_run: RunFolder) -> None:
+    """So the second batch meets other weights, and a rate that is not 0 moves its gradient."""
+    still = found(stored_run, {"learning_rate": 1e-9}, {"kl_weight": 0.5, "learning_rate": 1e-9})
+    assert still.batches[1].difference < 1e-6
+
+
+def test_another_optimiser_cannot_be_told_and_is_compared(stored_run: RunFolder) -> None:
+    one = found(stored_run, {}, {"optimiser": "adamw_8bit"})
+    assert one.verdict is SwitchVerdict.UNKNOWN
+    assert one.verdict.is_compared

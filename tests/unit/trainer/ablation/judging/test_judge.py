@@ -1,0 +1,122 @@
+"""Verdicts on arms with known values."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from assay_trainer.ablation.ablation_config import GoalConfig
+from assay_trainer.ablation.judging.findings import JudgedVerdict
+from assay_trainer.ablation.judging.goals import judge_goals
+from assay_trainer.ablation.judging.judge import judge_changes, noise, value_row
+from assay_trainer.ablation.judging.measurements import (
+    MeasuredArm,
+    MeasuredRun,
+    refused,
+    shared_draws,
+)
+
+KEY = ("held_out", "pass@1")
+COST = ("held_out", "tokens")
+
+
+def run_of(values: np.ndarray, **digests: str) -> MeasuredRun:
+    table = {f"t{at}": float(value) for at, value in enumerate(values)}
+    return MeasuredRun(Path("run"), {KEY: table, COST: table}, digests, "w", 0)
+
+
+def arm_of(name: str, mean: float, num_seeds: int = 4, seed: int = 0) -> MeasuredArm:
+    rng = np.random.default_rng(seed)
+    runs = {at: run_of(mean + rng.normal(0, 0.05, size=40)) for at in range(num_seeds)}
+    return MeasuredArm(name, runs)
+
+
+def test_a_better_arm_passes_and_a_worse_one_fails_and_costs_are_turned_round() -> None:
+    base, better = arm_of("base", 0.3), arm_of("better", 0.5, seed=1)
+    up, cost = judge_changes([(better, base)], [KEY, COST], 0.95)
+    (down,) = judge_changes([(base, better)], [KEY], 0.95)
+    assert (up.verdict, cost.verdict, down.verdict) == (
+        JudgedVerdict.PASS,
+        JudgedVerdict.FAIL,
+        JudgedVerdict.FAIL,
+    )
+    assert up.change.value == pytest.approx(0.2, abs=0.03)
+
+
+def test_with_three_seeds_even_a_large_difference_is_inconclusive() -> None:
+    base, better = arm_of("base", 0.3, 3), arm_of("better", 0.9, 3, 1)
+    (row,) = judge_changes([(better, base)], [KEY], 0.95)
+    assert row.verdict is JudgedVerdict.INCONCLUSIVE
+    assert row.p_corrected < 0.01
+
+
+def test_holms_correction_is_over_all_comparisons() -> None:
+    base = arm_of("base", 0.3)
+    arms = [arm_of(f"a{at}", 0.3, seed=at + 5) for at in range(6)]
+    alone = [judge_changes([(one, base)], [KEY], 0.95)[0].p_corrected for one in arms]
+    rows = judge_changes([(one, base) for one in arms], [KEY], 0.95)
+    assert [row.p for row in rows] == alone
+    assert min(row.p_corrected for row in rows) == pytest.approx(min(1.0, 6 * min(alone)))
+
+
+def test_only_tasks_that_every_seed_of_both_arms_has_are_compared() -> None:
+    base, other = arm_of("base", 0.3), arm_of("other", 0.3, seed=2)
+    del other.runs[2].values[KEY]["t7"]
+    (row,) = judge_changes([(other, base)], [KEY], 0.95)
+    assert row.num_tasks == 39
+    whole = value_row(base, KEY, 0.95)
+    assert whole is not None
+    assert (whole.num_tasks, len(whole.seeds)) == (40, 4)
+
+
+def test_the_noise_of_equal_arms_is_that_of_their_seeds() -> None:
+    means = (0.1, 0.2, 0.4)
+    arm = MeasuredArm("a", {at: run_of(np.full(5, mean)) for at, mean in enumerate(means)})
+    row = noise([arm], KEY)
+    assert row is not None
+    assert row.num_pairs == 3
+    assert row.largest == pytest.approx(0.3)
+    assert row.deviation == pytest.approx(np.std(means, ddof=1))
+    assert noise([arm_of("one", 0.3, 1)], KEY) is None
+
+
+def test_shared_draws_are_a_share_of_those_of_either_arm_over_seeds() -> None:
+    def arm(name: str, *draws: set[int]) -> MeasuredArm:
+        runs = enumerate(MeasuredRun(Path("r"), {}, {}, "w", 0, frozenset(one)) for one in draws)
+        return MeasuredArm(name, dict(runs))
+
+    first, second = arm("a", {1, 2, 3}, {1, 2}), arm("b", {1, 2, 4}, {1, 2})
+    assert shared_draws(first, second) == pytest.approx((0.5 + 1.0) / 2)
+    assert shared_draws(first, first) == 1.0
+    assert shared_draws(arm("a", set()), arm("b", set())) is None
+
+
+def test_a_digest_that_differs_refuses_the_arm_by_its_name() -> None:
+    base = MeasuredArm("base", {1: run_of(np.ones(2), rubric="r1", tasks="t")})
+    other = MeasuredArm("other", {1: run_of(np.ones(2), rubric="r2", tasks="t")})
+    assert refused(base, base) == []
+    assert refused(base, other) == ["rubric: r1, not r2 (seed 1)"]
+
+
+@pytest.mark.parametrize(
+    ("goal", "verdict"),
+    [
+        ({"at_least": 0.3}, JudgedVerdict.PASS),
+        ({"at_least": 0.8}, JudgedVerdict.FAIL),
+        ({"at_most": 0.3}, JudgedVerdict.FAIL),
+        ({"at_least": 0.5}, JudgedVerdict.INCONCLUSIVE),
+        ({"against": "start", "at_least": 0.05}, JudgedVerdict.PASS),
+        ({"against": "other", "at_least": 0.3}, JudgedVerdict.FAIL),
+    ],
+)
+def test_a_goal_is_judged_by_the_interval_of_the_best_arm(
+    goal: dict[str, object], verdict: JudgedVerdict
+) -> None:
+    arms = {"best": arm_of("best", 0.5), "other": arm_of("other", 0.4, seed=1)}
+    start = run_of(np.full(40, 0.2))
+    config = GoalConfig.model_validate({"metric": "pass@1", **goal})
+    (found,) = judge_goals([config], arms, start, "best", 0.95)
+    assert found.verdict is verdict
+    few = {"best": arm_of("best", 0.5, 2), "other": arm_of("other", 0.4, 2, 1)}
+    (found,) = judge_goals([config], few, start, "best", 0.95)
+    assert found.verdict is JudgedVerdict.INCONCLUSIVE

@@ -1,0 +1,152 @@
+"""From finished runs to a report: ranking, refusals, no-ops found after training, the winner."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from assay_shared.runs.run_folder import RunFolder, RunStatus, write_atomically, write_json
+from assay_shared.settings.environment import ServiceSettings
+from assay_trainer.ablation.ablation_folder import AblationFolder
+from assay_trainer.ablation.arms import AblationPlan, read_ablation
+from assay_trainer.ablation.decomposition.findings import PlantedChanges, SwitchVerdict
+from assay_trainer.ablation.judging.findings import AblationReport, JudgedVerdict
+from assay_trainer.ablation.report.making import make_report
+from assay_trainer.ablation.running import AblationRun, previous_trained
+from assay_trainer.rollouts.rollout_log import append_rollout
+from assay_trainer.stop import Stop
+from tests.support.evaluations import answers, sampled, write_evaluation
+from tests.support.policies import make_policy_folder
+from tests.unit.trainer.ablation.decomposition.conftest import make_groups, step_event
+from tests.unit.trainer.ablation.report.test_writing import planted
+from tests.unit.trainer.ablation.test_arms import ARMS, RUN
+
+pytestmark = pytest.mark.slow
+SEEDS = (1, 2, 3, 4)
+NUM_TASKS = 40
+#: The chance of a right answer.
+ABILITIES = {"start": 0.2, "first": 0.3, "kl": 0.6, "rate": 0.6}
+
+
+def write_run(folder: AblationFolder, path: Path, ability: float, number: int, start: Path) -> None:
+    """Write a finished run whose policy answers with this ability."""
+    run = RunFolder.create(path)
+    write_json(run.config, {"config": {"grpo": None if number == 0 else {}}})
+    run.write_status(RunStatus(state="finished"))
+    write_atomically(run.tasks, "{}\n")
+    (path / "models").mkdir()
+    (path / "models" / ("sft" if number == 0 else "initial")).symlink_to(start)
+    if number:
+        run.record("step", **step_event(1))
+        for group in make_groups(1):
+            append_rollout(run.rollouts, group, 1, 2**24)
+    tasks = answers(np.random.default_rng(number), [ability] * NUM_TASKS, 4)
+    place = folder.measured(path).path
+    digest = f"{number:064d}"
+    write_evaluation(place, {"held_out": tasks}, protocol=sampled(4), digest=digest)
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> AblationRun:
+    """An ablation whose runs have all finished."""
+    file = tmp_path / "a.yaml"
+    values = {"run": RUN, "arms": ARMS, "seeds": list(SEEDS), "goals": []}
+    goal = {"metric": "pass@1", "against": "start", "at_least": 0.1}
+    file.write_text(yaml.safe_dump(values | {"goals": [goal]}, sort_keys=False))
+    folder = AblationFolder.create(tmp_path / "done", read_ablation(file))
+    start = tmp_path / "weights"
+    make_policy_folder(start)
+    write_run(folder, folder.start, ABILITIES["start"], 0, start)
+    for at, name in enumerate(ARMS):
+        for seed in SEEDS:
+            run = folder.run(name, seed)
+            write_run(folder, run, ABILITIES[name], 10 * (at + 1) + seed, start)
+    found = planted("p", SwitchVerdict.NO_EFFECT, SwitchVerdict.NO_EFFECT)
+    write_controls(folder, PlantedChanges(run="r", controls=[found]))
+    # No address answers there: policies without skill cannot be scored.
+    settings = ServiceSettings(reward_url="http://127.0.0.1:1")
+    return AblationRun(folder, folder.plan(), settings, [{}], Stop())
+
+
+def write_controls(folder: AblationFolder, controls: PlantedChanges) -> None:
+    folder.controls.write_text(controls.model_dump_json())
+
+
+def made(run: AblationRun) -> AblationReport:
+    return make_report(run, run.plan.arms)
+
+
+def test_the_better_arm_wins_and_what_could_not_be_measured_is_told(finished: AblationRun) -> None:
+    report = made(finished)
+    first, second = report.changes
+    assert (first.arm, first.against, first.verdict) == ("kl", "first", JudgedVerdict.PASS)
+    assert (second.arm, second.against) == ("rate", "kl")
+    assert second.verdict is JudgedVerdict.INCONCLUSIVE
+    assert report.winner in ("kl", "rate")
+    assert report.ranking[-1] == "first"
+    assert [one.verdict for one in report.goals] == [JudgedVerdict.PASS]
+    assert any("without skill are missing" in note for note in report.notes)
+    assert any("40 tasks and 4 seeds would have shown" in note for note in report.notes)
+    told = json.loads((finished.folder.path / "winner.json").read_text())
+    assert told["digest"] == report.start_digest
+    assert (finished.folder.path / "report.html").exists()
+
+
+def test_an_arm_measured_in_another_way_is_refused_by_its_digest(finished: AblationRun) -> None:
+    place = finished.folder.measured(finished.folder.run("kl", 3)).path
+    record = json.loads((place / "evaluation.json").read_text())
+    record["sets"][0]["scorers"] = ["code@2"]
+    (place / "evaluation.json").write_text(json.dumps(record))
+    report = made(finished)
+    state = {arm.name: arm.state for arm in report.arms}
+    assert state == {"first": "COMPARED", "kl": "REFUSED", "rate": "COMPARED"}
+    (refused,) = (arm for arm in report.arms if arm.name == "kl")
+    assert "evaluator: rubric of held_out: code@1, not code@2 (seed 3)" in refused.reason
+    assert "kl" not in report.ranking
+    assert "kl" not in {row.arm for row in report.changes}
+
+
+def test_other_first_weights_are_refused(finished: AblationRun, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    make_policy_folder(other, seed=3)
+    initial = finished.folder.run("rate", 1) / "models" / "initial"
+    initial.unlink()
+    initial.symlink_to(other)
+    report = made(finished)
+    (refused,) = (arm for arm in report.arms if arm.state == "REFUSED")
+    assert refused.name == "rate"
+    assert "start's weights" in refused.reason
+
+
+def test_an_arm_that_ends_in_the_same_weights_has_no_effect(finished: AblationRun) -> None:
+    for seed in SEEDS:
+        digests: list[str] = []
+        for name in ("first", "kl"):
+            place = finished.folder.measured(finished.folder.run(name, seed)).path
+            record = json.loads((place / "evaluation.json").read_text())
+            record["policy"]["digest"] = digests[0] if digests else record["policy"]["digest"]
+            digests.append(record["policy"]["digest"])
+            (place / "evaluation.json").write_text(json.dumps(record))
+    report = made(finished)
+    assert {arm.name: arm.state for arm in report.arms}["kl"] == "NO EFFECT"
+    assert "kl" not in report.ranking
+
+
+def test_with_a_missed_planted_change_nothing_is_ranked(finished: AblationRun) -> None:
+    missed = planted("p", SwitchVerdict.ACTS, SwitchVerdict.NO_EFFECT)
+    write_controls(finished.folder, PlantedChanges(run="r", controls=[missed]))
+    report = made(finished)
+    assert not report.controls_work
+    assert (report.ranking, report.changes, report.winner) == ([], [], None)
+    assert not report.succeeded
+    assert "do not work" in (finished.folder.path / "report.md").read_text()
+
+
+def test_an_arm_after_one_that_was_not_trained_is_compared_with_the_last_that_was(
+    finished: AblationRun,
+) -> None:
+    plan: AblationPlan = finished.plan
+    first, _, rate = plan.arms
+    assert previous_trained(plan, rate, [first]) is first

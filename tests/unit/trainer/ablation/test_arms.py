@@ -1,0 +1,111 @@
+"""Arms from an ablation file: what they change, and what they may not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from assay_shared.errors import ConfigError
+from assay_trainer.ablation.arms import (
+    CURVE,
+    TIER,
+    AblationPlan,
+    arm_config,
+    changed_fields,
+    read_ablation,
+    start_config,
+)
+
+RUN: dict[str, Any] = {
+    "policy": {"new": {}},
+    "data": {
+        "train": {"kind": "generated", "num_tasks": 4},
+        "held_out": {"kind": "generated", "num_tasks": 2},
+    },
+    "sft": {"steps": 5},
+    "grpo": {"steps": 4, "clip_high": 0.3},
+    "evaluation": {"samples_per_task": 3, "k": [1], "max_tokens": 24, "stop": ["\n\n"]},
+}
+ARMS: dict[str, Any] = {
+    "first": {},
+    "kl": {"grpo.kl_weight": 0.1},
+    "rate": {"grpo.learning_rate": 1e-4},
+}
+
+
+def read(folder: Path, **changes: Any) -> AblationPlan:
+    (folder / "base.yaml").write_text(yaml.safe_dump(RUN))
+    values = {"base": "base.yaml", "arms": ARMS} | changes
+    (folder / "ablation.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    return read_ablation(folder / "ablation.yaml")
+
+
+def test_cumulative_arms_keep_the_changes_before_them(tmp_path: Path) -> None:
+    plan = read(tmp_path)
+    rate = plan.arm("rate")
+    assert rate.previous == "kl"
+    assert rate.overrides == {"grpo.kl_weight": 0.1, "grpo.learning_rate": 1e-4}
+    configs = [arm_config(plan, one, 1, None) for one in plan.arms]
+    assert changed_fields(configs[1], configs[2]) == {"grpo.learning_rate": (3e-4, 1e-4)}
+
+
+def test_one_at_a_time_each_arm_is_the_first_with_its_own_change(tmp_path: Path) -> None:
+    plan = read(tmp_path, mode="one_at_a_time")
+    assert [one.previous for one in plan.arms] == [None, "first", "first"]
+    assert plan.arm("rate").overrides == {"grpo.learning_rate": 1e-4}
+
+
+def test_the_start_is_the_base_before_grpo_and_an_arm_begins_with_its_weights(
+    tmp_path: Path,
+) -> None:
+    plan = read(tmp_path)
+    start = start_config(plan)
+    assert start.sft is not None
+    assert start.grpo is None
+    arm = arm_config(plan, plan.arms[0], 7, Path("/start"))
+    assert (arm.policy.folder, arm.seed, arm.sft) == (Path("/start"), 7, None)
+    assert arm.data.train == start.data.train
+
+
+def test_start_and_arms_are_measured_by_one_protocol_that_is_the_bases(tmp_path: Path) -> None:
+    plan = read(tmp_path, evaluation={"curve_every": 2})
+    (at_end,) = start_config(plan).evaluation.tiers
+    arm = arm_config(plan, plan.arms[1], 1, None)
+    end, curve = arm.evaluation.tiers
+    assert at_end == end
+    assert (end.name, curve.name, curve.at) == (TIER, CURVE, "checkpoints")
+    assert dict(end.protocol) == {
+        "kind": "sampled",
+        "samples_per_task": 3,
+        "temperature": 1.0,
+        "max_tokens": 24,
+        "stop": ["\n\n"],
+    }
+    assert arm.grpo is not None
+    assert arm.grpo.checkpoint_every == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"arms": {"a": {}, "b": {"data.train.num_tasks": 3}}}, "never what is measured"),
+        ({"arms": {"a": {}, "b": {"evaluation.max_tokens": 3}}}, "cannot differ between arms"),
+        ({"arms": {"a": {}, "b": {"grpo.clip": 3}}}, "did you mean"),
+        ({"arms": {"a": {}}}, "at least 2"),
+        ({"arms": {"start": {}, "b": {}}}, "uses it for another row"),
+        ({"seeds": [1, 1]}, "stands there twice"),
+        ({"goals": [{"metric": "pass@1", "arm": "x", "at_least": 1}]}, "the arms are"),
+        ({"goals": [{"metric": "reward", "at_least": 1}]}, "evaluation.metrics are"),
+        ({"goals": [{"metric": "pass@1"}]}, "exactly one of at_least"),
+        ({"run": RUN}, "exactly one of base and run"),
+        ({"evaluation": {"metrics": ["pass@0"]}}, "cannot be a metric"),
+        ({"overrides": {"grpo": None}}, "train by GRPO"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_what_would_be_right(
+    changes: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(tmp_path, **changes)
+    assert told in f"{refused.value} {refused.value.hint}"

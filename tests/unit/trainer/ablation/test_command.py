@@ -1,0 +1,80 @@
+"""`assay ablate` as a person uses it, without services."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from assay_shared.cli import main
+from assay_trainer.ablation.ablation_folder import AblationFolder
+from assay_trainer.ablation.arms import read_ablation
+from assay_trainer.ablation.report.writing import write_report
+from tests.unit.trainer.ablation.report.test_writing import make_report
+from tests.unit.trainer.ablation.test_arms import ARMS, RUN
+
+
+def run(*arguments: object) -> int:
+    """Return the exit status of the command."""
+    try:
+        main(["ablate", *map(str, arguments)])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "ablation.yaml"
+    path.write_text(yaml.safe_dump({"run": RUN, "arms": ARMS, "seeds": [1, 2]}, sort_keys=False))
+    return path
+
+
+def test_a_plan_tells_arms_runs_and_what_few_seeds_decide(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(file, "--plan") == 0
+    told = capsys.readouterr().out
+    assert "grpo.kl_weight" in told
+    assert "7 runs" in told
+    assert "every comparison is INCONCLUSIVE" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "exactly one of an ablation file"),
+        (("x.yaml", "--resume", "y"), "exactly one of an ablation file"),
+        (("--resume", "y", "--plan"), "--plan goes with"),
+        (("--resume", "nowhere"), "not an ablation's folder"),
+        (("--winner", "nowhere"), "not an ablation's folder"),
+        (("nowhere.yaml",), "no file"),
+    ],
+)
+def test_a_wrong_command_is_refused(
+    arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) != 0
+    assert told in capsys.readouterr().err
+
+
+def test_the_winner_is_printed_and_written_for_a_curriculum(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = AblationFolder.create(tmp_path / "done", read_ablation(file))
+    (folder.start / "models" / "sft").mkdir(parents=True)
+    report = make_report(winner="kl", curves=[], table=[], changes=[], arms=[], controls=[])
+    write_report(report, folder)
+    assert run("--winner", folder.path) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == json.loads((folder.path / "winner.json").read_text())
+    assert (told["arm"], told["overrides"]) == ("kl", {"grpo.kl_weight": 0.1})
+    assert told["start_folder"] == "done-start/models/sft"
+    assert set(told["arms"]) == set(ARMS)
+
+
+def test_a_folder_keeps_its_plan(file: Path, tmp_path: Path) -> None:
+    plan = read_ablation(file)
+    kept = AblationFolder.create(tmp_path / "kept", plan).plan()
+    assert kept.arms == plan.arms
+    assert kept.values == plan.values
