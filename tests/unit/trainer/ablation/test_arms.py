@@ -109,3 +109,14 @@ def test_a_wrong_file_is_refused_with_what_would_be_right(
     with pytest.raises(ConfigError) as refused:
         read(tmp_path, **changes)
     assert told in f"{refused.value} {refused.value.hint}"
+
+
+CONFIGS = Path(__file__).parents[4] / "configs"
+FILES = sorted([*CONFIGS.glob("ablations/*.yaml"), *CONFIGS.glob("*/ablation.yaml")])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_every_example_file_gives_a_plan_with_seeds_enough(file: Path) -> None:
+    plan = read_ablation(file)
+    assert len(plan.config.seeds) >= 4
+    assert len(plan.arms) >= 2

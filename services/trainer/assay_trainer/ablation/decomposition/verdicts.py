@@ -3,7 +3,7 @@
 nothing     the norm of g' - g is under 1e-6 of g in every batch          NO EFFECT
 other size  r is under 1% of g' in every batch, and the scale is not 1    SCALE ONLY
 little      both are under 1%                                             WEAK
-direction   r is over 1% of g' in a batch                                 ACTS
+direction   r is over 1% of g' in a batch, or the scale is negative           ACTS
 
 Where the computation itself is noisy, as on a GPU, three times its noise takes the place of 1e-6.
 """
@@ -36,7 +36,8 @@ def gradient_verdict(batches: Sequence[BatchParts], changed: Collection[str]) ->
         if moves and STEP_SIZE & set(changed):
             return SwitchVerdict.ACTS
         return SwitchVerdict.NO_EFFECT
-    if max(one.direction for one in batches) >= LEAST_DIRECTION:
+    turned = min(one.scale for one in batches) < 0
+    if turned or max(one.direction for one in batches) >= LEAST_DIRECTION:
         return SwitchVerdict.ACTS
     if max(abs(one.scale - 1) for one in batches) >= LEAST_DIRECTION:
         return SwitchVerdict.SCALE_ONLY

@@ -40,7 +40,7 @@ def batch(
         ([batch(4e-6, noise=1e-6)], SwitchVerdict.WEAK),
         ([batch(0.4, 1.4, 0.009)], SwitchVerdict.SCALE_ONLY),
         ([batch(0.4, 1.4, 0.011)], SwitchVerdict.ACTS),
-        ([batch(2.0, -1.0, 0.0)], SwitchVerdict.SCALE_ONLY),
+        ([batch(2.0, -1.0, 0.0)], SwitchVerdict.ACTS),
         ([batch(0.0), batch(0.02, 1.0, 0.02)], SwitchVerdict.ACTS),
         ([], SwitchVerdict.UNKNOWN),
     ],
