@@ -31,7 +31,7 @@ def run(
     plan: Annotated[bool, typer.Option("--plan", help="Show state and costs alone.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
-    """Run the stages that are not done. The same command goes on after a stop or a kill.
+    """Run the stages that are not done; the same command resumes.
 
     A stage is done again if its inputs changed. Exit code 1: a gate, a failure or the budget stops.
     """
@@ -64,13 +64,13 @@ def show(folder: Annotated[Path, _PIPELINE]) -> None:
 def overrule(
     folder: Annotated[Path, _PIPELINE],
     stage: Annotated[str, typer.Argument(help="The stage whose gate stops the pipeline.")],
-    reason: Annotated[str, typer.Option(help="Why it goes on all the same; it is kept.")],
+    reason: Annotated[str, typer.Option(help="Why it continues all the same; it is kept.")],
 ) -> None:
-    """Let a pipeline go on after a gate that stops it; the reason stays in its report."""
+    """Let a pipeline continue after a gate that stops it; the reason stays in its report."""
     from assay_shared.errors import InvalidInput
     from assay_trainer.pipelines.operation import stored_pipeline
 
     if not reason.strip():
         raise InvalidInput("give a reason", field="--reason")
     stored_pipeline(folder).overrule(stage, reason.strip())
-    print(f"{stage} is overruled; `assay pipeline run` goes on")
+    print(f"{stage} is overruled; `assay pipeline run` continues")

@@ -13,7 +13,7 @@ from assay_shared.settings.run_file import parse_config
 from assay_trainer.pipelines.pipeline_config import PipelineConfig, load_pipeline
 from assay_trainer.pipelines.pipeline_events import PipelineLog
 from assay_trainer.pipelines.pipeline_report import as_values, print_state, write_report
-from assay_trainer.pipelines.runner import Pipeline, Runner
+from assay_trainer.pipelines.runner import Pipeline, PipelineRunner
 from assay_trainer.stop import Stop
 
 _STORED = "pipeline.json"
@@ -51,7 +51,7 @@ def run_pipeline(
         _store(place, file, config)
         stop.listen()
         with console.status("begins") as status:
-            runner = Runner(
+            runner = PipelineRunner(
                 found,
                 stop,
                 PipelineLog(place),
@@ -76,14 +76,14 @@ def stored_pipeline(folder: Path) -> Pipeline:
         config = parse_config(PipelineConfig, stored["config"], source=str(folder / _STORED))
         return Pipeline.open(folder, Path(stored["file"]), config)
     except FileNotFoundError:
-        raise NotFound(f"{folder} is no folder of a pipeline: it has no {_STORED}") from None
+        raise NotFound(f"{folder} is not the folder of a pipeline: it lacks {_STORED}") from None
 
 
 def selected(names: list[str], selection: Selection) -> list[str]:
     """Return the names of the selected stages, in their order.
 
     Raises:
-        InvalidInput: a name is no stage, or nothing is selected.
+        InvalidInput: a name is not a stage, or nothing is selected.
     """
     start, until, only = selection
     for field, one in (("--from", start), ("--until", until), *(("--only", o) for o in only)):

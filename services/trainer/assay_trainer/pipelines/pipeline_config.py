@@ -112,6 +112,14 @@ class HandoffStage(_Stage):
         yield from (*self.after, *_stage_of(self.policy))
 
 
+class AblateStage(_Stage):
+    """An ablation by `assay ablate`."""
+
+    kind: Literal["ablate"]
+    file: Path
+    overrides: dict[str, JsonValue] = Field(default_factory=dict)
+
+
 class CommandStage(_Stage):
     """Any other command of `assay`, such as `data import` or `or-debug generate`.
 
@@ -130,7 +138,7 @@ class CommandStage(_Stage):
                 yield part.partition("}")[0]
 
 
-AnyStage = TrainStage | EvaluateStage | CompareStage | HandoffStage | CommandStage
+AnyStage = TrainStage | EvaluateStage | CompareStage | HandoffStage | AblateStage | CommandStage
 Stage = Annotated[AnyStage, Field(discriminator="kind")]
 
 
@@ -172,7 +180,9 @@ class PipelineConfig(Config):
                     if gate.set is None and len(stage.sets) > 1:
                         raise ValueError(f"{name}: a gate has to name one of the sets")
                     if gate.set is not None and gate.set not in stage.sets:
-                        raise ValueError(f"{name}: a gate names {gate.set}, which is no set of it")
+                        raise ValueError(
+                            f"{name}: a gate names {gate.set}, which is not one of its sets"
+                        )
         return self
 
 

@@ -14,7 +14,7 @@ from assay_trainer.pipelines.pipeline_config import AnyStage, EvaluateStage, Pip
 from assay_trainer.pipelines.pipeline_events import Overruled, PipelineLog
 from assay_trainer.pipelines.stage_command import StagePlaces, input_files, is_finished, prepare
 from assay_trainer.pipelines.stage_folder import (
-    Attempt,
+    CommandAttempt,
     GateResult,
     StageFolder,
     StageRecord,
@@ -31,7 +31,7 @@ class StageFailed(AssayError):
 
 
 class GateStopped(AssayError):
-    """A gate does not let the pipeline go on."""
+    """A gate does not let the pipeline continue."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Pipeline:
         return list(read_json_lines(file, Overruled.model_validate)) if file.exists() else []
 
     def overrule(self, name: str, reason: str) -> None:
-        """Let the pipeline go on after a stage's gates, and record why.
+        """Let the pipeline continue after a stage's gates, and record why.
 
         Raises:
             NotFound: there is no such stage, or no gate of it stops the pipeline.
@@ -111,7 +111,7 @@ class Pipeline:
             file.write(row.model_dump_json() + "\n")
 
 
-class Runner:
+class PipelineRunner:
     """Runs what is not done of the selected stages."""
 
     def __init__(
@@ -157,7 +157,7 @@ class Runner:
 
     def _run_command(self, planned: PlannedStage, limit_s: float | None) -> None:
         folder = planned.folder
-        attempt = Attempt(started=time.time())
+        attempt = CommandAttempt(started=time.time())
         folder.add_attempt(attempt)
         words = prepare(planned.stage, folder, self._pipeline.places)
         self._log.record("stage_started", stage=planned.name, words=words)
@@ -171,7 +171,7 @@ class Runner:
         ended = attempt.model_copy(update={"ended": time.time(), "exit_code": code})
         folder.add_attempt(ended)
         if self._stop.asked:
-            raise Stopped(f"stopped in {planned.name}", hint="the same command goes on there")
+            raise Stopped(f"stopped in {planned.name}", hint="the same command resumes there")
         if is_late:
             raise BudgetExceeded(
                 f"{planned.name} used up the budget", hint="raise budget.money and start again"
@@ -268,4 +268,4 @@ def _told(name: str, gate: GateResult) -> str:
 def _hint(gate: GateResult) -> str:
     more = "" if gate.tasks_to_decide is None else f"{gate.tasks_to_decide} tasks would decide; "
     action = f"{gate.action}; " if gate.action else ""
-    return f"{more}{action}`assay pipeline overrule` goes on all the same, with a reason"
+    return f"{more}{action}`assay pipeline overrule` continues all the same, with a reason"

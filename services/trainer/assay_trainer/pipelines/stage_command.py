@@ -10,6 +10,7 @@ from assay_shared.errors import InvalidInput, NotFound
 from assay_shared.runs.run_folder import RunFolder, write_json
 from assay_trainer.evaluate.policy.places import STAGES
 from assay_trainer.pipelines.pipeline_config import (
+    AblateStage,
     AnyStage,
     CommandStage,
     CompareStage,
@@ -53,6 +54,8 @@ def input_files(stage: AnyStage, places: StagePlaces) -> list[Path]:
     named: list[str | Path] = []
     if isinstance(stage, TrainStage):
         named = [stage.run]
+    elif isinstance(stage, AblateStage):
+        named = [stage.file]
     elif isinstance(stage, CompareStage) and stage.expect is not None:
         named = [stage.expect]
     elif isinstance(stage, CommandStage):
@@ -68,7 +71,7 @@ def input_files(stage: AnyStage, places: StagePlaces) -> list[Path]:
 
 
 def prepare(stage: AnyStage, own: StageFolder, places: StagePlaces) -> list[str]:
-    """Return the words after `assay` that do a stage or go on with it.
+    """Return the words after `assay` that do a stage or resume it.
 
     What cannot be resumed is deleted from the stage's own folder.
     """
@@ -77,6 +80,8 @@ def prepare(stage: AnyStage, own: StageFolder, places: StagePlaces) -> list[str]
         return _train(stage, own, places)
     if isinstance(stage, EvaluateStage):
         return _evaluate(stage, own, places)
+    if isinstance(stage, AblateStage):
+        return _ablate(stage, own, places)
     shutil.rmtree(own.output, ignore_errors=True)
     if isinstance(stage, CompareStage):
         arms = [word for name in stage.evaluations for word in ("--arm", _arm(name, places))]
@@ -104,6 +109,14 @@ def _train(stage: TrainStage, own: StageFolder, places: StagePlaces) -> list[str
     if stage.policy is not None:
         changes += _policy_of_run(stage.policy, places)
     return ["train", places.file(stage.run), *changes, "--folder", str(own.output)]
+
+
+def _ablate(stage: AblateStage, own: StageFolder, places: StagePlaces) -> list[str]:
+    if (own.output / "ablation.json").exists():
+        return ["ablate", "--resume", str(own.output)]
+    shutil.rmtree(own.output, ignore_errors=True)
+    changes = [f"{key}={json.dumps(value)}" for key, value in stage.overrides.items()]
+    return ["ablate", places.file(stage.file), *changes, "--folder", str(own.output)]
 
 
 def _policy_of_run(given: str, places: StagePlaces) -> list[str]:

@@ -37,7 +37,7 @@ class GateResult(Wire):
     action: str = ""
 
 
-class Attempt(Wire):
+class CommandAttempt(Wire):
     """A start of a stage's command; one that was killed has no end."""
 
     started: float
@@ -70,7 +70,7 @@ class StageRecord(Wire):
 
 
 class StageFolder:
-    """A stage's folder in a pipeline's: stages/NAME/INPUTS, so that other inputs begin anew."""
+    """A stage's folder in a pipeline's: stages/NAME/INPUTS, so that other inputs begin again."""
 
     def __init__(self, pipeline: Path, name: str, inputs: str) -> None:
         self.name, self.inputs = name, inputs
@@ -94,7 +94,7 @@ class StageFolder:
     def write(self, record: StageRecord) -> None:
         write_atomically(self.path / _RECORD, record.model_dump_json(indent=2) + "\n")
 
-    def add_attempt(self, attempt: Attempt) -> None:
+    def add_attempt(self, attempt: CommandAttempt) -> None:
         """Append to the attempts: the start, and again with the end."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / _ATTEMPTS).open("a") as file:
@@ -102,13 +102,13 @@ class StageFolder:
             file.flush()
             os.fsync(file.fileno())
 
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[CommandAttempt]:
         """Return the attempts; one that was killed counts until the folder was last written."""
         file = self.path / _ATTEMPTS
         if not file.exists():
             return []
-        found: dict[float, Attempt] = {}
-        for one in read_json_lines(file, Attempt.model_validate):
+        found: dict[float, CommandAttempt] = {}
+        for one in read_json_lines(file, CommandAttempt.model_validate):
             found[one.started] = one
         return [self._closed(one) for one in found.values()]
 
@@ -116,7 +116,7 @@ class StageFolder:
         """Return the time of all attempts."""
         return sum((one.ended or one.started) - one.started for one in self.attempts())
 
-    def _closed(self, attempt: Attempt) -> Attempt:
+    def _closed(self, attempt: CommandAttempt) -> CommandAttempt:
         if attempt.ended is not None:
             return attempt
         last = self.log.stat().st_mtime if self.log.exists() else attempt.started

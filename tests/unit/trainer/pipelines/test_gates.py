@@ -46,9 +46,9 @@ def test_the_whole_interval_decides(
     tmp_path: Path, bound: Any, low: float | None, high: float | None, verdict: str, follows: str
 ) -> None:
     folder = evaluated(tmp_path, accepted_at_1=estimate(0.5, low, high))
-    (found,) = decide(stage(action="look at the answers", **bound), folder)
+    (found,) = decide(stage(action="read the answers", **bound), folder)
     assert (found.verdict, found.follows) == (verdict, follows)
-    assert found.action == ("" if verdict == "PASS" else "look at the answers")
+    assert found.action == ("" if verdict == "PASS" else "read the answers")
 
 
 def test_an_open_verdict_tells_how_many_tasks_would_decide(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import yaml
 
 from assay_shared.errors import ConfigError
 from assay_trainer.pipelines.pipeline_config import PipelineConfig, load_pipeline
+from assay_trainer.pipelines.runner import Pipeline
 
+PIPELINES = Path(__file__).parents[4] / "configs" / "pipelines"
 SFT: dict[str, Any] = {"kind": "train", "run": "run.yaml"}
 EVALUATE: dict[str, Any] = {"kind": "evaluate", "policy": "stage:sft", "sets": {"a": "a.jsonl"}}
 
@@ -36,7 +38,7 @@ def test_stages_keep_their_order_and_name_what_they_need(tmp_path: Path) -> None
         ({"sft": SFT, "e": EVALUATE | {"gates": [{}]}}, "exactly one of at_least and at_most"),
         (
             {"sft": SFT, "e": EVALUATE | {"gates": [{"set": "b", "at_least": 1}]}},
-            "names b, which is no set",
+            "names b, which is not one of its sets",
         ),
         (
             {
@@ -60,3 +62,9 @@ def test_an_unknown_key_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown key") as refused:
         load(tmp_path, {"sft": SFT}, bugdet={"money": 1})
     assert refused.value.field == "bugdet"
+
+
+@pytest.mark.parametrize("file", sorted(PIPELINES.glob("*.yaml")), ids=lambda file: file.name)
+def test_every_example_can_be_planned(file: Path, tmp_path: Path) -> None:
+    found = Pipeline.open(tmp_path, file, load_pipeline(file, ()))
+    assert all(one.record is None for one in found.stages.values())
