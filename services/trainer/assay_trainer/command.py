@@ -345,15 +345,22 @@ def tasks(
     num: int = typer.Option(5, min=1, help="Number of tasks."),
     seed: int = typer.Option(0, help="Seed: the same seed prints the same tasks."),
     held_out: bool = typer.Option(False, help="From the held-out set instead of training."),
+    output: Path | None = typer.Option(None, help="Write them to this file; print them without."),
 ) -> None:
     """Print generated tasks as JSON lines, the form of JSONL datasets."""
+    from assay_shared.runs.run_folder import write_atomically
     from assay_trainer.config import GeneratedSource
     from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 
     source = GeneratedSource(kind="generated", num_tasks=num, seed=seed)
     purpose = DatasetPurpose.EVALUATE if held_out else DatasetPurpose.TRAIN
-    for task in open_dataset(source, purpose, None).tasks:
-        print(task.model_dump_json())
+    lines = "".join(
+        f"{task.model_dump_json()}\n" for task in open_dataset(source, purpose, None).tasks
+    )
+    if output is None:
+        print(lines, end="")
+    else:
+        write_atomically(output, lines)
 
 
 def report(folder: Path = typer.Argument(help="The run's folder.")) -> None:

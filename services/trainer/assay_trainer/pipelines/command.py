@@ -1,0 +1,76 @@
+"""`assay pipeline`: stages from a base model to a policy that is handed over."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Run stages with gates, from a base model to a handed over policy.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+_FILE = typer.Argument(help="Pipeline file (YAML).")
+_CHANGES = typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, as section.key=value.")
+_PIPELINE = typer.Argument(metavar="FOLDER", help="The pipeline's folder.")
+
+
+@app.callback()
+def pipeline() -> None:
+    """Run stages with gates, from a base model to a handed over policy."""
+
+
+@app.command()
+def run(
+    file: Annotated[Path, _FILE],
+    overrides: Annotated[list[str] | None, _CHANGES] = None,
+    folder: Annotated[Path | None, typer.Option(help="Its folder; RUNS/NAME without it.")] = None,
+    until: Annotated[str | None, typer.Option(help="The last stage to run.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="The first stage to run.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="A stage to run; repeatable.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Show state and costs alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
+    """Run the stages that are not done; the same command resumes.
+
+    A stage is done again if its inputs changed. Exit code 1: a gate, a failure or the budget stops.
+    """
+    from assay_shared.errors import InvalidInput
+    from assay_trainer.pipelines.operation import plan_pipeline, run_pipeline
+
+    if as_json and not plan:
+        raise InvalidInput("--json goes with --plan")
+    changes = tuple(overrides or ())
+    if plan:
+        plan_pipeline(file, changes, folder, as_json=as_json)
+        return
+    run_pipeline(file, changes, folder, (start, until, tuple(only or ())))
+
+
+@app.command()
+def show(folder: Annotated[Path, _PIPELINE]) -> None:
+    """Show a pipeline's stages, verdicts and costs, and write its report again."""
+    from rich.console import Console
+
+    from assay_trainer.pipelines.operation import stored_pipeline
+    from assay_trainer.pipelines.pipeline_report import print_state, write_report
+
+    found, console = stored_pipeline(folder), Console()
+    print_state(found, console)
+    console.print(f"report: {write_report(found)}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def overrule(
+    folder: Annotated[Path, _PIPELINE],
+    stage: Annotated[str, typer.Argument(help="The stage whose gate stops the pipeline.")],
+    reason: Annotated[str, typer.Option(help="Why it continues all the same; it is kept.")],
+) -> None:
+    """Let a pipeline continue after a gate that stops it; the reason stays in its report."""
+    from assay_shared.errors import InvalidInput
+    from assay_trainer.pipelines.operation import stored_pipeline
+
+    if not reason.strip():
+        raise InvalidInput("give a reason", field="--reason")
+    stored_pipeline(folder).overrule(stage, reason.strip())
+    print(f"{stage} is overruled; `assay pipeline run` continues")

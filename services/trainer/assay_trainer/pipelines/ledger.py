@@ -1,0 +1,87 @@
+"""What stages cost, what is expected of the rest, and what the budget allows."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_trainer.pipelines.pipeline_config import AnyStage, EvaluateStage, PipelineConfig
+from assay_trainer.pipelines.stage_folder import StageCosts, StageFolder, StageRecord
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected hours and money of a stage; None where nothing is known."""
+
+    hours: float | None
+    money: float | None
+    #: measured, stated in the file, or unknown.
+    source: str
+    minimum_hours: float | None = None
+    maximum_hours: float | None = None
+
+
+def costs_of(
+    stage: AnyStage, folder: StageFolder, config: PipelineConfig, seconds: float
+) -> StageCosts:
+    """Return what a stage cost: time from its attempts, tokens and judge from its results."""
+    gpus = config.gpus if stage.gpus is None else stage.gpus
+    tokens = judge_tokens = judge_money = 0.0
+    if isinstance(stage, EvaluateStage):
+        for name in stage.sets:
+            file = folder.output / name / "metrics.json"
+            costs = json.loads(file.read_text())["overall"].get("costs") if file.exists() else None
+            if costs:
+                tokens += (costs["tokens"] or {}).get("total", 0.0)
+                judge_tokens += costs["judge_tokens"]
+                judge_money += costs["money"]
+    else:
+        tokens = _sampled_tokens(folder.output / "events.jsonl")
+    return StageCosts(
+        seconds=seconds,
+        gpu_hours=seconds / _HOUR_S * gpus,
+        tokens=tokens,
+        judge_tokens=judge_tokens,
+        money=seconds / _HOUR_S * rate(stage, config) + judge_money,
+    )
+
+
+def rate(stage: AnyStage, config: PipelineConfig) -> float:
+    """Return the price of an hour of a stage."""
+    gpus = config.gpus if stage.gpus is None else stage.gpus
+    return config.price_per_hour * max(1, gpus)
+
+
+def forecast(stage: AnyStage, config: PipelineConfig, earlier: Iterable[StageRecord]) -> Forecast:
+    """Return the expected cost: of the stage's last run with other inputs, else of the file."""
+    price = rate(stage, config)
+    measured = sorted(earlier, key=lambda one: one.finished)
+    if measured:
+        hours = measured[-1].costs.seconds / _HOUR_S
+        return Forecast(hours, hours * price, "measured", hours, hours)
+    stated = stage.expected_minutes
+    if stated is None:
+        return Forecast(None, None, "unknown")
+    hours = stated.expected / 60
+    return Forecast(hours, hours * price, "stated", stated.minimum / 60, stated.maximum / 60)
+
+
+def earlier_records(pipeline: Path, name: str) -> list[StageRecord]:
+    """Return the records of a stage with any inputs."""
+    files = sorted((pipeline / "stages" / name).glob("*/stage.json"))
+    found = (StageRecord.model_validate_json(file.read_bytes()) for file in files)
+    return [one for one in found if one.state == "done"]
+
+
+def _sampled_tokens(events: Path) -> float:
+    """Return the tokens that a run's GRPO has learnt, from its events; 0 of other commands."""
+    if not events.exists():
+        return 0.0
+    total = 0.0
+    with events.open() as lines:
+        for line in lines:
+            if '"kind":"step"' in line:
+                total += json.loads(line)["data"].get("num_tokens", 0)
+    return total

@@ -1,0 +1,271 @@
+"""Runs the stages of a pipeline in their order, each once for its inputs."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay_shared.errors import AssayError, BudgetExceeded, Conflict, NotFound
+from assay_shared.runs.json_lines import read_json_lines
+from assay_trainer.pipelines.child import last_line, run_command
+from assay_trainer.pipelines.gates import decide, told_value
+from assay_trainer.pipelines.ledger import Forecast, costs_of, earlier_records, forecast, rate
+from assay_trainer.pipelines.pipeline_config import AnyStage, EvaluateStage, PipelineConfig
+from assay_trainer.pipelines.pipeline_events import Overruled, PipelineLog
+from assay_trainer.pipelines.stage_command import StagePlaces, input_files, is_finished, prepare
+from assay_trainer.pipelines.stage_folder import (
+    CommandAttempt,
+    GateResult,
+    StageFolder,
+    StageRecord,
+    digest_of,
+)
+from assay_trainer.stop import Stop, Stopped
+
+_HOUR_S = 3600.0
+_OVERRULED = "overruled.jsonl"
+
+
+class StageFailed(AssayError):
+    """A stage's command has failed; the pipeline can be started again."""
+
+
+class GateStopped(AssayError):
+    """A gate does not let the pipeline continue."""
+
+
+@dataclass
+class PlannedStage:
+    """A stage with its folder, and what is known of it."""
+
+    name: str
+    stage: AnyStage
+    folder: StageFolder
+    record: StageRecord | None
+    expected: Forecast
+
+
+@dataclass
+class Pipeline:
+    """A pipeline in its folder."""
+
+    folder: Path
+    file: Path
+    config: PipelineConfig
+    stages: dict[str, PlannedStage] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, folder: Path, file: Path, config: PipelineConfig) -> "Pipeline":
+        """Return the pipeline with the state of each stage.
+
+        Raises:
+            NotFound: a file that a stage names is missing.
+        """
+        found = cls(folder, file, config)
+        folders: dict[str, StageFolder] = {}
+        for name, stage in config.stages.items():
+            places = StagePlaces(file.parent, folders)
+            needed = [folders[other].inputs for other in stage.named()]
+            # What a stage may cost, and what its gates ask, changes no result.
+            told = stage.model_dump(
+                mode="json",
+                exclude={"gates", "expected_minutes", "gpus", "skip_when_short", "after"},
+            )
+            inputs = digest_of([told, needed], input_files(stage, places))
+            folders[name] = StageFolder(folder, name, inputs)
+            record = folders[name].record()
+            expected = forecast(stage, config, earlier_records(folder, name))
+            found.stages[name] = PlannedStage(name, stage, folders[name], record, expected)
+        return found
+
+    @property
+    def places(self) -> StagePlaces:
+        return StagePlaces(self.file.parent, {n: one.folder for n, one in self.stages.items()})
+
+    def spent(self) -> float:
+        """Return the money spent so far, on stages that are not done and on earlier inputs too."""
+        total = 0.0
+        for one in self.stages.values():
+            records = earlier_records(self.folder, one.name)
+            total += sum(record.costs.money for record in records)
+            if one.record is None:
+                total += one.folder.seconds() / _HOUR_S * rate(one.stage, self.config)
+        return total
+
+    def overrules(self) -> list[Overruled]:
+        """Return the stages whose gates a person has overruled."""
+        file = self.folder / _OVERRULED
+        return list(read_json_lines(file, Overruled.model_validate)) if file.exists() else []
+
+    def overrule(self, name: str, reason: str) -> None:
+        """Let the pipeline continue after a stage's gates, and record why.
+
+        Raises:
+            NotFound: there is no such stage, or no gate of it stops the pipeline.
+        """
+        found = self.stages.get(name)
+        if found is None or found.record is None or not _stops(found.record.gates):
+            raise NotFound(f"no gate of a stage {name!r} stops this pipeline")
+        row = Overruled(stage=name, inputs=found.folder.inputs, reason=reason, time=time.time())
+        with (self.folder / _OVERRULED).open("a") as file:
+            file.write(row.model_dump_json() + "\n")
+
+
+class PipelineRunner:
+    """Runs what is not done of the selected stages."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        stop: Stop,
+        log: PipelineLog,
+        on_line: Callable[[str, str], None],
+    ) -> None:
+        """Store the parts; `on_line` gets a stage's name and the last line of its log."""
+        self._pipeline, self._stop, self._log, self._on_line = pipeline, stop, log, on_line
+
+    def run(self, names: list[str]) -> None:
+        """Run the stages of these names.
+
+        Raises:
+            GateStopped: a gate stops the pipeline; the message names what would decide or help.
+            StageFailed: a command has failed.
+            BudgetExceeded: the next stage would cost more than the budget has left.
+            Stopped: a stop was requested.
+        """
+        for name in names:
+            planned = self._pipeline.stages[name]
+            if planned.record is None:
+                planned.record = self._do(planned)
+                self._pipeline.stages[name] = planned
+            if planned.record.state == "done":
+                self._pass_gates(planned)
+
+    def _do(self, planned: PlannedStage) -> StageRecord:
+        if missing := list(self._missing(planned)):
+            skipped = [one for one in missing if self._is_skipped(one)]
+            if skipped:
+                return self._skip(planned, f"{skipped[0]} was left out")
+            raise Conflict(f"{planned.name} needs {missing[0]}, which is not done")
+        limit_s = self._allowed_s(planned)
+        if limit_s == 0.0:
+            return self._skip(planned, "the budget does not allow its expected cost")
+        folder = planned.folder
+        if not is_finished(planned.stage, folder):
+            self._run_command(planned, limit_s)
+        return self._finish(planned)
+
+    def _run_command(self, planned: PlannedStage, limit_s: float | None) -> None:
+        folder = planned.folder
+        attempt = CommandAttempt(started=time.time())
+        folder.add_attempt(attempt)
+        words = prepare(planned.stage, folder, self._pipeline.places)
+        self._log.record("stage_started", stage=planned.name, words=words)
+        code, is_late = run_command(
+            words,
+            folder.log,
+            self._stop,
+            limit_s=limit_s,
+            on_line=lambda line: self._on_line(planned.name, line),
+        )
+        ended = attempt.model_copy(update={"ended": time.time(), "exit_code": code})
+        folder.add_attempt(ended)
+        if self._stop.asked:
+            raise Stopped(f"stopped in {planned.name}", hint="the same command resumes there")
+        if is_late:
+            raise BudgetExceeded(
+                f"{planned.name} used up the budget", hint="raise budget.money and start again"
+            )
+        if code != 0:
+            self._log.record("stage_failed", stage=planned.name, exit_code=code)
+            raise StageFailed(
+                f"{planned.name} ended with exit code {code}: {last_line(folder.log)[:400]}",
+                hint=f"its output is in {folder.log}; the same command tries it again",
+            )
+
+    def _finish(self, planned: PlannedStage) -> StageRecord:
+        folder, stage = planned.folder, planned.stage
+        costs = costs_of(stage, folder, self._pipeline.config, folder.seconds())
+        gates = decide(stage, folder.output) if isinstance(stage, EvaluateStage) else []
+        record = StageRecord(
+            name=planned.name,
+            kind=stage.kind,
+            inputs=folder.inputs,
+            finished=time.time(),
+            costs=costs,
+            gates=tuple(gates),
+        )
+        folder.write(record)
+        self._log.record("stage_finished", **record.model_dump(mode="json"))
+        return record
+
+    def _skip(self, planned: PlannedStage, reason: str) -> StageRecord:
+        record = StageRecord(
+            name=planned.name,
+            kind=planned.stage.kind,
+            inputs=planned.folder.inputs,
+            state="skipped",
+            reason=reason,
+            finished=time.time(),
+        )
+        self._log.record("stage_skipped", stage=planned.name, reason=reason)
+        return record  # not written: with a larger budget it is done
+
+    def _pass_gates(self, planned: PlannedStage) -> None:
+        assert planned.record is not None
+        stage = planned.stage
+        if isinstance(stage, EvaluateStage):  # as the file asks now, which may have changed
+            gates = tuple(decide(stage, planned.folder.output))
+            if gates != planned.record.gates:
+                planned.record = planned.record.model_copy(update={"gates": gates})
+                planned.folder.write(planned.record)
+        stopping = _stops(planned.record.gates)
+        overruled = {(one.stage, one.inputs) for one in self._pipeline.overrules()}
+        if stopping and (planned.name, planned.folder.inputs) not in overruled:
+            self._log.record("gate_stopped", stage=planned.name)
+            raise GateStopped(_told(planned.name, stopping[0]), hint=_hint(stopping[0]))
+
+    def _missing(self, planned: PlannedStage) -> Iterator[str]:
+        for other in planned.stage.named():
+            record = self._pipeline.stages[other].record
+            if record is None or record.state != "done":
+                yield other
+
+    def _is_skipped(self, name: str) -> bool:
+        record = self._pipeline.stages[name].record
+        return record is not None and record.state == "skipped"
+
+    def _allowed_s(self, planned: PlannedStage) -> float | None:
+        """Return the seconds that the budget leaves; 0 to skip the stage, None without a limit."""
+        config = self._pipeline.config
+        price = rate(planned.stage, config)
+        if config.budget is None or price == 0:
+            return None
+        left = config.budget.money - self._pipeline.spent()
+        expected = planned.expected.money or 0.0
+        if left <= 0 or expected > left:
+            if planned.stage.skip_when_short:
+                return 0.0
+            raise BudgetExceeded(
+                f"{planned.name} is expected to cost {expected:.2f}, and {max(0.0, left):.2f} of "
+                f"{config.budget.money:.2f} is left",
+                hint="raise budget.money, or set skip_when_short for the stage",
+            )
+        return left / price * _HOUR_S
+
+
+def _stops(gates: tuple[GateResult, ...]) -> list[GateResult]:
+    return [one for one in gates if one.follows == "stop"]
+
+
+def _told(name: str, gate: GateResult) -> str:
+    return (
+        f"gate of {name}: {gate.metric} of {gate.set} is to be {gate.bound}: "
+        f"{told_value(gate)}: {gate.verdict}"
+    )
+
+
+def _hint(gate: GateResult) -> str:
+    more = "" if gate.tasks_to_decide is None else f"{gate.tasks_to_decide} tasks would decide; "
+    action = f"{gate.action}; " if gate.action else ""
+    return f"{more}{action}`assay pipeline overrule` continues all the same, with a reason"

@@ -1,0 +1,151 @@
+"""The folder of a stage: what was done, and what it cost."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from assay_shared.errors import DatasetError, NotFound
+from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.runs.run_folder import write_atomically
+from assay_shared.types.wire import Wire
+
+_RECORD, _ATTEMPTS = "stage.json", "attempts.jsonl"
+_CHUNK = 1 << 20
+#: Files of an input folder; more are refused, because a typing error may name all of a disk.
+_MAX_FILES = 100_000
+Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+
+
+class GateResult(Wire):
+    """A gate's verdict, with the number behind it."""
+
+    set: str
+    metric: str
+    bound: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    verdict: Verdict
+    #: Tasks that would decide, if value and spread stay as they are; null if none would.
+    tasks_to_decide: int | None = None
+    follows: Literal["stop", "continue"]
+    action: str = ""
+
+
+class CommandAttempt(Wire):
+    """A start of a stage's command; one that was killed has no end."""
+
+    started: float
+    ended: float | None = None
+    exit_code: int | None = None
+
+
+class StageCosts(Wire):
+    """What a stage cost, all attempts together."""
+
+    seconds: float = 0.0
+    gpu_hours: float = 0.0
+    tokens: float = 0.0
+    judge_tokens: float = 0.0
+    money: float = 0.0
+
+
+class StageRecord(Wire):
+    """stage.json of a stage whose command has ended well."""
+
+    name: str
+    kind: str
+    #: SHA-256 of the stage, its files, and the same of the stages that it needs.
+    inputs: str
+    state: Literal["done", "skipped"] = "done"
+    reason: str = ""
+    finished: float
+    costs: StageCosts = Field(default_factory=StageCosts)
+    gates: tuple[GateResult, ...] = ()
+
+
+class StageFolder:
+    """A stage's folder in a pipeline's: stages/NAME/INPUTS, so that other inputs begin again."""
+
+    def __init__(self, pipeline: Path, name: str, inputs: str) -> None:
+        self.name, self.inputs = name, inputs
+        self.path = pipeline / "stages" / name / inputs[:12]
+        self.output = self.path / "output"
+        self.log = self.path / "log.txt"
+
+    def record(self) -> StageRecord | None:
+        """Return the record of a stage that is done; None of one that is not.
+
+        Raises:
+            DatasetError: stage.json is not as it was written.
+        """
+        try:
+            return StageRecord.model_validate_json((self.path / _RECORD).read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise DatasetError(f"{self.path / _RECORD} cannot be read: {error}") from None
+
+    def write(self, record: StageRecord) -> None:
+        write_atomically(self.path / _RECORD, record.model_dump_json(indent=2) + "\n")
+
+    def add_attempt(self, attempt: CommandAttempt) -> None:
+        """Append to the attempts: the start, and again with the end."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / _ATTEMPTS).open("a") as file:
+            file.write(attempt.model_dump_json() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def attempts(self) -> list[CommandAttempt]:
+        """Return the attempts; one that was killed counts until the folder was last written."""
+        file = self.path / _ATTEMPTS
+        if not file.exists():
+            return []
+        found: dict[float, CommandAttempt] = {}
+        for one in read_json_lines(file, CommandAttempt.model_validate):
+            found[one.started] = one
+        return [self._closed(one) for one in found.values()]
+
+    def seconds(self) -> float:
+        """Return the time of all attempts."""
+        return sum((one.ended or one.started) - one.started for one in self.attempts())
+
+    def _closed(self, attempt: CommandAttempt) -> CommandAttempt:
+        if attempt.ended is not None:
+            return attempt
+        last = self.log.stat().st_mtime if self.log.exists() else attempt.started
+        return attempt.model_copy(update={"ended": max(attempt.started, last)})
+
+
+def digest_of(parts: Iterable[object], files: Iterable[Path]) -> str:
+    """Return the SHA-256 of values and of the content of files and folders.
+
+    Raises:
+        NotFound: a file is missing.
+    """
+    found = hashlib.sha256(json.dumps(list(parts), sort_keys=True, default=str).encode())
+    for place in files:
+        for file in _files(place):
+            found.update(b"\0" + str(file.relative_to(place.parent)).encode() + b"\0")
+            with file.open("rb") as content:
+                while piece := content.read(_CHUNK):
+                    found.update(piece)
+    return found.hexdigest()
+
+
+def _files(place: Path) -> Iterator[Path]:
+    if place.is_file():
+        yield place
+    elif place.is_dir():
+        inside = sorted(one for one in place.rglob("*") if one.is_file())
+        if len(inside) > _MAX_FILES:
+            raise NotFound(f"{place} has over {_MAX_FILES} files: name the files that are read")
+        yield from inside
+    else:
+        raise NotFound(f"there is no {place}")

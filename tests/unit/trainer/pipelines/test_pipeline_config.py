@@ -1,0 +1,70 @@
+"""Pipeline files that are refused, and what the errors name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from assay_shared.errors import ConfigError
+from assay_trainer.pipelines.pipeline_config import PipelineConfig, load_pipeline
+from assay_trainer.pipelines.runner import Pipeline
+
+PIPELINES = Path(__file__).parents[4] / "configs" / "pipelines"
+SFT: dict[str, Any] = {"kind": "train", "run": "run.yaml"}
+EVALUATE: dict[str, Any] = {"kind": "evaluate", "policy": "stage:sft", "sets": {"a": "a.jsonl"}}
+
+
+def load(tmp_path: Path, stages: dict[str, Any], **further: Any) -> PipelineConfig:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(yaml.safe_dump({"stages": stages, **further}, sort_keys=False))
+    return load_pipeline(file, ())
+
+
+def test_stages_keep_their_order_and_name_what_they_need(tmp_path: Path) -> None:
+    command = {"kind": "command", "words": ["data", "x={stage:sft}/a", "{folder}"], "after": ["e"]}
+    found = load(tmp_path, {"sft": SFT, "e": EVALUATE, "c": command})
+    assert list(found.stages) == ["sft", "e", "c"]
+    assert [list(one.named()) for one in found.stages.values()] == [[], ["sft"], ["e", "sft"]]
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ({"e": EVALUATE}, "e needs sft, and there is no such stage"),
+        ({"e": EVALUATE, "sft": SFT}, "e needs sft, which has to stand before it"),
+        ({"sft": SFT | {"after": ["sft"]}}, "has to stand before it"),
+        ({"sft": SFT | {"gates": [{"at_least": 0.1}]}}, "only an evaluation has numbers"),
+        ({"sft": SFT, "e": EVALUATE | {"gates": [{}]}}, "exactly one of at_least and at_most"),
+        (
+            {"sft": SFT, "e": EVALUATE | {"gates": [{"set": "b", "at_least": 1}]}},
+            "names b, which is not one of its sets",
+        ),
+        (
+            {
+                "sft": SFT,
+                "e": EVALUATE | {"sets": {"a": "a", "b": "b"}, "gates": [{"at_least": 1}]},
+            },
+            "has to name one of the sets",
+        ),
+        ({"Sft": SFT}, "Sft"),
+        ({"sft": {"kind": "sft"}}, "kind"),
+        ({"sft": SFT | {"expected_minutes": {"expected": 9, "maximum": 3}}}, "minimum <= expected"),
+    ],
+)
+def test_what_cannot_run_is_refused(tmp_path: Path, stages: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, stages)
+    assert message in f"{refused.value.field} {refused.value.message}"
+
+
+def test_an_unknown_key_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown key") as refused:
+        load(tmp_path, {"sft": SFT}, bugdet={"money": 1})
+    assert refused.value.field == "bugdet"
+
+
+@pytest.mark.parametrize("file", sorted(PIPELINES.glob("*.yaml")), ids=lambda file: file.name)
+def test_every_example_can_be_planned(file: Path, tmp_path: Path) -> None:
+    found = Pipeline.open(tmp_path, file, load_pipeline(file, ()))
+    assert all(one.record is None for one in found.stages.values())
