@@ -3,10 +3,10 @@
 L = mean over sequences i of
     -policy_weight A_i log p(y_i) + distance_weight / 2 (log p(y_i) / p_old(y_i))^2
 
-The paper gives the one coefficient of online policy mirror descent (Kimi k1.5, arXiv 2501.12599,
-section 2.3.2) to each of its two terms: one for the policy gradient, one for the distance. The
-equation is derived from that description, with the advantage in place of reward minus group mean.
-It is divided by `max_tokens`, as all constant averages are.
+The paper's loss is -E[b1 (r - V) log p(y) - b2 (log p(y) / p_src(y))^2], with one coefficient for
+the policy gradient and one for the distance, where Kimi k1.5 (arXiv 2501.12599, section 2.3.2) has
+a single one. Here policy_weight is b1, distance_weight is 2 b2, the advantage stands for r - V, and
+the source policy is the one that sampled. It is divided by `max_tokens`, as all constant averages.
 """
 
 from assay_trainer.objective.losses.row import LossBounds, LossRow, LossTerms, unbounded
