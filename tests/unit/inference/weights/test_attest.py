@@ -133,6 +133,24 @@ def test_without_a_tolerance_the_coarser_arithmetic_decides(
         compare_probe(probe, (-1.0 - 1.1 * tolerance,), arithmetic)
 
 
+@pytest.mark.parametrize(
+    ("differences", "is_refused"),
+    [((0.6, 0.6), False), ((0.6, 0.6, 0.6), True), ((2.1,), True), ((float("nan"),), True)],
+)
+def test_in_16_bits_two_of_128_tokens_may_differ_by_more(
+    differences: tuple[float, ...], is_refused: bool
+) -> None:
+    probe = LogprobProbe(token_ids=tuple(range(129)), logprobs=(-0.7,) * 128)
+    found = [*(-0.7 - one for one in differences), *[-0.71] * (128 - len(differences))]
+    if is_refused:
+        with pytest.raises(WeightsRefused):
+            compare_probe(probe, found, Arithmetic("bfloat16", on_gpu=True))
+        return
+    assert compare_probe(probe, found, Arithmetic("bfloat16", on_gpu=True)) == pytest.approx(0.6)
+    with pytest.raises(WeightsRefused):
+        compare_probe(probe, found, Arithmetic("float32", on_gpu=True))
+
+
 def test_restarts_end_with_their_budget() -> None:
     budget = RestartBudget(max_restarts=3, window_s=1000)
     assert [budget.next_wait_s() for _ in range(4)] == [0.5, 1.0, 2.0, None]
