@@ -157,9 +157,9 @@ def compare_probe(probe: LogprobProbe, found: Sequence[float], arithmetic: Arith
     for number, (excess, expected, ours) in enumerate(excesses):
         allowed = tolerance * (_RARE_TIMES if number < num_rare else 1)
         if not excess <= allowed:  # NaN is refused too
+            differ, most = abs(expected - ours), allowed * max(1.0, abs(expected))
             raise WeightsRefused(
-                f"the probe's log-probabilities differ by {abs(expected - ours):.4g} nats where the "
-                f"trainer has {expected:.4g}, more than {allowed * max(1.0, abs(expected)):.4g}: "
-                "these are not the weights that were announced"
+                f"the probe's log-probabilities differ by {differ:.4g} nats where the trainer has "
+                f"{expected:.4g}, more than {most:.4g}: these are not the weights that were announced"
             )
     return max(abs(expected - ours) for _, expected, ours in excesses)
