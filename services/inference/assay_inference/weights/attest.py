@@ -160,6 +160,7 @@ def compare_probe(probe: LogprobProbe, found: Sequence[float], arithmetic: Arith
             differ, most = abs(expected - ours), allowed * max(1.0, abs(expected))
             raise WeightsRefused(
                 f"the probe's log-probabilities differ by {differ:.4g} nats where the trainer has "
-                f"{expected:.4g}, more than {most:.4g}: these are not the weights that were announced"
+                f"{expected:.4g}, more than {most:.4g}: these are not the weights that were "
+                "announced"
             )
     return max(abs(expected - ours) for _, expected, ours in excesses)
