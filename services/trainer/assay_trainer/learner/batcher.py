@@ -40,7 +40,7 @@ _WAIT_S = 0.5
 _SPARE = 1 / 3
 #: Draws of one step are far apart from those of the next in seed space.
 _SEED_STRIDE = 1_000_003
-#: After so many draws of tasks that are set aside, no task of the stage is left.
+#: After this number of draws of tasks that are set aside, no task of the stage is left.
 _MOST_SKIPPED = 100_000
 
 
