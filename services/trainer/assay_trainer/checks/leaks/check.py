@@ -138,7 +138,7 @@ def check_leaks(
     """
     if not training or not held_out:
         raise DatasetError("there is nothing to compare", field="data.leaks")
-    reader = Reader(held_out)
+    reader = Reader(held_out, training)
     detector = Detector([reader.document(task) for task in held_out], config)
     for task in training:
         detector.learn(reader.document(task))

@@ -24,15 +24,18 @@ class Document:
 class Reader:
     """Turns tasks into documents.
 
-    The prompt includes the history. If held-out tasks of an environment share a prompt and differ
+    The prompt includes the history. If tasks of an environment share a held-out prompt and differ
     only in their instance, the instance counts as a part of the prompt.
     """
 
-    def __init__(self, held_out: Iterable[Task]) -> None:
-        instances: dict[str, set[str]] = defaultdict(set)
+    def __init__(self, held_out: Iterable[Task], training: Iterable[Task]) -> None:
+        instances: dict[str, set[int]] = defaultdict(set)
         for task in held_out:
             if task.environment is not None:
-                instances[_prompt(task)].add(_instance(task))
+                instances[_prompt(task)].add(hash(_instance(task)))
+        for task in training:
+            if task.environment is not None and (prompt := _prompt(task)) in instances:
+                instances[prompt].add(hash(_instance(task)))
         self._ambiguous = {prompt for prompt, found in instances.items() if len(found) > 1}
 
     def text(self, task: Task, part: LeakPart) -> str:

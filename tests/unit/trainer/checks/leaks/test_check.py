@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -221,7 +221,7 @@ def test_a_task_of_a_template_is_found_however_often_it_leaked(times: int) -> No
 
 
 def test_tasks_with_one_prompt_are_told_apart_by_their_instances() -> None:
-    def maze(prefix: str, walls: range) -> list[Task]:
+    def maze(prefix: str, walls: Iterable[int]) -> list[Task]:
         prompt = "You stand in a maze of many rooms. Say where to go, one door at a time."
         return [
             make_task(
@@ -234,6 +234,9 @@ def test_tasks_with_one_prompt_are_told_apart_by_their_instances() -> None:
 
     assert check(maze("train", range(50)), maze("test", range(50, 60))).leaked == []
     assert check(maze("train", range(51)), maze("test", range(50, 60))).leaked == ["test-50"]
+    # One held-out task alone shares its prompt with training tasks of other instances.
+    assert check(maze("train", range(50)), maze("test", [60])).leaked == []
+    assert check(maze("train", range(50)), maze("test", [49])).leaked == ["test-49"]
 
 
 # The figures are true
