@@ -20,18 +20,18 @@ _POLL_S = 0.2
 #: Time to write a checkpoint after SIGTERM.
 _GRACE_S = 180.0
 _TAIL_BYTES = 4096
-_LOCK = ".running"
 
 
 def run_command(
     words: Sequence[str],
     log: Path,
+    running: Path,
     stop: Stop,
     *,
     limit_s: float | None,
     on_line: Callable[[str], None],
 ) -> tuple[int, bool]:
-    """Run `assay` with these words, with its output in `log`.
+    """Run `assay` with these words, with its output in `log`; it holds the lock `running`.
 
     On a stop, or after `limit_s`, it gets SIGTERM, and SIGKILL 180 s later.
 
@@ -44,7 +44,7 @@ def run_command(
     log.parent.mkdir(parents=True, exist_ok=True)
     began, ended_for_time = time.monotonic(), False
     with log.open("ab") as file:
-        process = _start(words, file, _alone(log.parent, stop))
+        process = _start(words, file, _alone(running, stop))
         told_at: float | None = None
         while process.poll() is None:
             now = time.monotonic()
@@ -54,6 +54,7 @@ def run_command(
                 process.terminate()
             if told_at is not None and now - told_at > _GRACE_S:
                 process.kill()
+            os.utime(running)
             on_line(last_line(log))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_S)
@@ -70,13 +71,13 @@ def last_line(log: Path) -> str:
     return next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")
 
 
-def _alone(folder: Path, stop: Stop) -> int:
+def _alone(file: Path, stop: Stop) -> int:
     """Return a lock that the command inherits; wait for one of a process that was killed.
 
     Raises:
         Conflict: the stage's earlier command does not end.
     """
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
     deadline = time.monotonic() + _GRACE_S
     while True:
         try:
@@ -85,7 +86,8 @@ def _alone(folder: Path, stop: Stop) -> int:
             if stop.asked or time.monotonic() > deadline:
                 os.close(lock)
                 raise Conflict(
-                    f"an earlier command still writes to {folder}", hint="end it, and start again"
+                    f"an earlier command still writes to {file.parent}",
+                    hint="end it, and start again",
                 ) from None
             time.sleep(_POLL_S)
         else:

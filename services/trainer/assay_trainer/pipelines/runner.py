@@ -157,6 +157,7 @@ class PipelineRunner:
 
     def _run_command(self, planned: PlannedStage, limit_s: float | None) -> None:
         folder = planned.folder
+        folder.close_killed()
         attempt = CommandAttempt(started=time.time())
         folder.add_attempt(attempt)
         words = prepare(planned.stage, folder, self._pipeline.places)
@@ -164,6 +165,7 @@ class PipelineRunner:
         code, is_late = run_command(
             words,
             folder.log,
+            folder.running,
             self._stop,
             limit_s=limit_s,
             on_line=lambda line: self._on_line(planned.name, line),

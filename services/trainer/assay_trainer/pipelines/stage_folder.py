@@ -77,6 +77,8 @@ class StageFolder:
         self.path = pipeline / "stages" / name / inputs[:12]
         self.output = self.path / "output"
         self.log = self.path / "log.txt"
+        #: Locked by the stage's command, and touched while it is watched.
+        self.running = self.path / ".running"
 
     def record(self) -> StageRecord | None:
         """Return the record of a stage that is done; None of one that is not.
@@ -103,7 +105,7 @@ class StageFolder:
             os.fsync(file.fileno())
 
     def attempts(self) -> list[CommandAttempt]:
-        """Return the attempts; one that was killed counts until the folder was last written."""
+        """Return the attempts; one that was killed counts until it was last seen."""
         file = self.path / _ATTEMPTS
         if not file.exists():
             return []
@@ -116,11 +118,17 @@ class StageFolder:
         """Return the time of all attempts."""
         return sum((one.ended or one.started) - one.started for one in self.attempts())
 
+    def close_killed(self) -> None:
+        """Write the end of an attempt that was killed, before another one begins."""
+        for one in self.attempts():
+            if one.exit_code is None:
+                self.add_attempt(one)
+
     def _closed(self, attempt: CommandAttempt) -> CommandAttempt:
         if attempt.ended is not None:
             return attempt
-        last = self.log.stat().st_mtime if self.log.exists() else attempt.started
-        return attempt.model_copy(update={"ended": max(attempt.started, last)})
+        seen = self.running.stat().st_mtime if self.running.exists() else attempt.started
+        return attempt.model_copy(update={"ended": max(attempt.started, seen)})
 
 
 def digest_of(parts: Iterable[object], files: Iterable[Path]) -> str:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,10 @@ def test_twenty_kills_leave_each_stage_done_once(tmp_path: Path) -> None:
         if "stage_finished" in line
     ]
     assert len(finished) == len(stages)
+    assert sum(num_attempts(done)) > len(stages)  # some command was killed
+    for one in done.stages.values():
+        spans = [(attempt.started, attempt.ended or 0.0) for attempt in one.folder.attempts()]
+        assert all(ended <= started for (_, ended), (started, _) in pairwise(spans))
     undisturbed = tmp_path / "undisturbed"
     undisturbed.mkdir()
     write(undisturbed, stages)
