@@ -17,7 +17,7 @@ from tests.conftest import Serve
 from tests.support.policies import TEXTS, TINY, make_llama_tokenizer, make_policy_folder
 
 pytestmark = pytest.mark.slow
-CONFIG = TINY.model_copy(update={"context_length": 1024, "vocabulary_size": 330})
+CONFIG = TINY.model_copy(update={"context_length": 1024})
 QUIET = Console(quiet=True)
 
 
@@ -35,6 +35,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name in ("bos", "bare"):
         model, _ = create_policy(CONFIG, TEXTS, 1)
         tokenizer = make_llama_tokenizer()
+        model.resize_token_embeddings(len(tokenizer))
         if name == "bare":
             tokenizer.chat_template = None
         publish_policy(model, tokenizer, root / name)

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from assay_shared.clients import InferenceClient, RetryBudget
-from assay_shared.errors import Conflict, InvalidInput
-from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.errors import Conflict, DatasetError, InvalidInput
 from assay_shared.runs.run_folder import append_line
 from assay_shared.runtime.gather import gather
 from assay_shared.settings.environment import ServiceSettings
@@ -17,7 +16,7 @@ from assay_trainer.verification.probes import Probe
 _REPLIES = "replies.jsonl"
 _RETRY = RetryBudget(attempts=20, total_s=45.0, absent_s=10.0)
 #: The service names this field for a prompt that leaves no room for an answer.
-_TOO_LONG = ("sampling.max_tokens", "token_ids")
+_TOO_LONG = "sampling.max_tokens"
 
 
 class ProbeReply(Wire):
@@ -33,11 +32,20 @@ class ProbeReply(Wire):
 
 
 def stored_replies(output: Path) -> dict[str, ProbeReply]:
-    """Return the replies of a folder by their keys."""
+    """Return the replies of a folder by their keys; a last line that a kill cut is left out.
+
+    Raises:
+        DatasetError: another line is not as it was written.
+    """
     file = output / _REPLIES
     if not file.exists():
         return {}
-    return {one.key: one for one in read_json_lines(file, ProbeReply.model_validate)}
+    *lines, _cut = file.read_bytes().split(b"\n")
+    try:
+        replies = [ProbeReply.model_validate_json(line) for line in lines]
+    except ValueError as error:
+        raise DatasetError(f"{file} cannot be read: {error}") from None
+    return {one.key: one for one in replies}
 
 
 async def ask_missing(
@@ -72,7 +80,7 @@ async def _reply(client: InferenceClient, probe: Probe, version: PolicyVersion) 
     try:
         found = await client.generate(probe.request)
     except InvalidInput as error:
-        if error.field not in _TOO_LONG:
+        if error.field != _TOO_LONG:
             raise
         return ProbeReply(key=probe.key, refused=error.message)
     (answer,) = found.completions

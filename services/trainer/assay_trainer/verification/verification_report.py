@@ -137,10 +137,10 @@ def _of_behaviour(found: Verification) -> list[str]:
         "|---|---|---|---|---|",
     ]
     for kind in found.behaviour:
-        raw, other = kind.raw, kind.template
-        cells = [_share(raw.ended), "-" if other is None else _share(other.ended)]
+        raw, templated = kind.raw, kind.template
+        cells = [_share(raw.ended), "-" if templated is None else _share(templated.ended)]
         cells += [_share(raw.has_control_token)]
-        cells += ["-" if other is None else _share(other.has_control_token)]
+        cells += ["-" if templated is None else _share(templated.has_control_token)]
         lines.append(f"| {kind.kind} | {' | '.join(cells)} |")
     return lines
 

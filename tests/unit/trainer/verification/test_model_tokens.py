@@ -18,7 +18,7 @@ def test_control_tokens_are_special_ones_and_added_ones_of_the_template() -> Non
 
 def test_an_end_of_the_configuration_is_a_control_token() -> None:
     tokenizer = train_tokenizer(TEXTS, 320)
-    ordinary = tokenizer.convert_tokens_to_ids("a")
+    (ordinary,) = tokenizer.encode("a")
     assert ordinary not in ModelTokens(tokenizer, frozenset()).control
     assert ordinary in ModelTokens(tokenizer, frozenset([ordinary])).control
 
