@@ -11,7 +11,7 @@ from assay_shared.runtime.gather import gather
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import FinishReason, PolicyVersion
 from assay_shared.types.wire import Wire
-from assay_trainer.verification.probes import Probe
+from assay_trainer.verification.probes import ChannelProbe
 
 _REPLIES = "replies.jsonl"
 _RETRY = RetryBudget(attempts=20, total_s=45.0, absent_s=10.0)
@@ -49,7 +49,7 @@ def stored_replies(output: Path) -> dict[str, ProbeReply]:
 
 
 async def ask_missing(
-    probes: Sequence[Probe],
+    probes: Sequence[ChannelProbe],
     output: Path,
     settings: ServiceSettings,
     version: PolicyVersion,
@@ -67,7 +67,7 @@ async def ask_missing(
     room = asyncio.Semaphore(concurrency)
     async with InferenceClient.from_settings(settings, retry=_RETRY) as client:
 
-        async def ask(probe: Probe) -> None:
+        async def ask(probe: ChannelProbe) -> None:
             async with room:
                 reply = await _reply(client, probe, version)
             append_line(output / _REPLIES, reply.model_dump_json())
@@ -76,7 +76,9 @@ async def ask_missing(
         await gather(map(ask, missing))
 
 
-async def _reply(client: InferenceClient, probe: Probe, version: PolicyVersion) -> ProbeReply:
+async def _reply(
+    client: InferenceClient, probe: ChannelProbe, version: PolicyVersion
+) -> ProbeReply:
     try:
         found = await client.generate(probe.request)
     except InvalidInput as error:

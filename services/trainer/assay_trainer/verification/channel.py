@@ -6,7 +6,7 @@ from typing import Literal
 from assay_shared.types.wire import Wire
 from assay_trainer.verification.asking import ProbeReply
 from assay_trainer.verification.model_tokens import ModelTokens
-from assay_trainer.verification.probes import Probe, ProbeForm
+from assay_trainer.verification.probes import ChannelProbe, ProbeForm
 
 #: Findings that are written out.
 _MAX_FINDINGS = 100
@@ -58,7 +58,7 @@ class ChannelVerdict(Wire):
 
 
 def judge_channel(
-    probes: Sequence[Probe], replies: Mapping[str, ProbeReply], tokens: ModelTokens
+    probes: Sequence[ChannelProbe], replies: Mapping[str, ProbeReply], tokens: ModelTokens
 ) -> ChannelVerdict:
     """Return the verdict over the whole of each input."""
     raw = [one for one in probes if one.form is ProbeForm.RAW]
@@ -84,7 +84,7 @@ def judge_channel(
     )
 
 
-def _finding(probe: Probe, ids: Sequence[int], tokens: ModelTokens) -> ChannelFinding:
+def _finding(probe: ChannelProbe, ids: Sequence[int], tokens: ModelTokens) -> ChannelFinding:
     places = tokens.positions_of_control(ids)
     return ChannelFinding(
         prompt=probe.prompt,
@@ -104,7 +104,7 @@ def _is_unclean(finding: ChannelFinding) -> bool:
 
 def _control(
     form: ProbeForm,
-    probes: Sequence[Probe],
+    probes: Sequence[ChannelProbe],
     replies: Mapping[str, ProbeReply],
     tokens: ModelTokens,
 ) -> PlantedControl:

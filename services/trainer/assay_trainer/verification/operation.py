@@ -25,7 +25,7 @@ from assay_trainer.evaluation.records.evaluation_record import EvaluatedPolicy
 from assay_trainer.verification.asking import ask_missing, stored_replies
 from assay_trainer.verification.channel import judge_channel
 from assay_trainer.verification.model_tokens import ModelTokens, read_tokens
-from assay_trainer.verification.probes import Probe, probes_of, read_raw_prompts
+from assay_trainer.verification.probes import ChannelProbe, probes_of, read_raw_prompts
 from assay_trainer.verification.profile import profile_of
 from assay_trainer.verification.sentinels import Sentinel, sentinels
 from assay_trainer.verification.verification_report import (
@@ -102,7 +102,7 @@ def _check_output(output: Path) -> None:
         )
 
 
-def _begin(output: Path, policy: EvaluatedPolicy, probes: Sequence[Probe]) -> None:
+def _begin(output: Path, policy: EvaluatedPolicy, probes: Sequence[ChannelProbe]) -> None:
     """Store the inputs, or check that the folder has the same.
 
     Raises:
@@ -126,13 +126,13 @@ def _begin(output: Path, policy: EvaluatedPolicy, probes: Sequence[Probe]) -> No
         raise Conflict(f"{output} has other prompts or options", hint="name a new folder")
 
 
-def _is_missing(probes: Sequence[Probe], output: Path) -> bool:
+def _is_missing(probes: Sequence[ChannelProbe], output: Path) -> bool:
     return bool({one.key for one in probes} - set(stored_replies(output)))
 
 
 def _ask(
     order: VerifyOrder,
-    probes: Sequence[Probe],
+    probes: Sequence[ChannelProbe],
     settings: ServiceSettings,
     version: PolicyVersion,
     console: Console,
@@ -158,7 +158,7 @@ def _judged(
     order: VerifyOrder,
     policy: EvaluatedPolicy,
     asked: Sequence[Sentinel],
-    probes: Sequence[Probe],
+    probes: Sequence[ChannelProbe],
     tokens: ModelTokens,
 ) -> Verification:
     replies = stored_replies(order.output)

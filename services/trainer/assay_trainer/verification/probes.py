@@ -41,7 +41,7 @@ class ProbeForm(StrEnum):
 
 
 @dataclass(frozen=True)
-class Probe:
+class ChannelProbe:
     """A prompt to send in a form. `key` is the same in each run."""
 
     key: str
@@ -78,7 +78,7 @@ def read_raw_prompts(file: Path | None) -> list[str]:
 
 def probes_of(
     asked: Sequence[Sentinel], given: Sequence[str], tokens: ModelTokens, max_tokens: int
-) -> list[Probe]:
+) -> list[ChannelProbe]:
     """Return all inputs: sentinels, built-in texts and given prompts, raw and with controls."""
     answer = SamplingParams(max_tokens=max_tokens, temperature=0.0)
     nothing = SamplingParams(max_tokens=1, temperature=0.0)
@@ -98,7 +98,9 @@ def probes_of(
     return found
 
 
-def _planted(key: str, text: str, tokens: ModelTokens, sampling: SamplingParams) -> Iterator[Probe]:
+def _planted(
+    key: str, text: str, tokens: ModelTokens, sampling: SamplingParams
+) -> Iterator[ChannelProbe]:
     around = GenerateRequest(prompt=f"Question: {text}\nAnswer:", sampling=sampling)
     yield _probe(key, ProbeForm.TEXT, text, around)
     token, ids = tokens.planted(), tokens.own_ids(text)
@@ -115,5 +117,5 @@ def _planted(key: str, text: str, tokens: ModelTokens, sampling: SamplingParams)
         yield _probe(key, form, text, GenerateRequest(token_ids=sent, sampling=sampling))
 
 
-def _probe(key: str, form: ProbeForm, prompt: str, request: GenerateRequest) -> Probe:
-    return Probe(f"{key}/{form.name.lower()}", form, prompt, request)
+def _probe(key: str, form: ProbeForm, prompt: str, request: GenerateRequest) -> ChannelProbe:
+    return ChannelProbe(f"{key}/{form.name.lower()}", form, prompt, request)

@@ -8,11 +8,11 @@ from assay_trainer.learner.network.model import train_tokenizer
 from assay_trainer.verification.asking import ProbeReply
 from assay_trainer.verification.channel import ChannelVerdict, judge_channel
 from assay_trainer.verification.model_tokens import ModelTokens
-from assay_trainer.verification.probes import Probe, ProbeForm, probes_of
+from assay_trainer.verification.probes import ChannelProbe, ProbeForm, probes_of
 from assay_trainer.verification.sentinels import sentinels
 from tests.support.policies import TEXTS, make_llama_tokenizer
 
-Sent = Callable[[Probe, list[int]], list[int]]
+Sent = Callable[[ChannelProbe, list[int]], list[int]]
 MODELS = {
     "without BOS": ModelTokens(train_tokenizer(TEXTS, 320), frozenset()),
     "with BOS": ModelTokens(make_llama_tokenizer(), frozenset()),
@@ -83,7 +83,7 @@ def test_a_template_of_ordinary_words_is_not_clean() -> None:
 def test_a_control_that_is_missed_leaves_the_channel_unproven(form: ProbeForm) -> None:
     tokens = MODELS["with BOS"]
 
-    def lost(probe: Probe, ids: list[int]) -> list[int]:
+    def lost(probe: ChannelProbe, ids: list[int]) -> list[int]:
         is_lost = probe.form is form and probe.key.startswith("sentinel-1/")
         return tokens.own_ids(probe.prompt) if is_lost else ids
 
