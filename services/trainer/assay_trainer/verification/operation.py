@@ -84,8 +84,7 @@ def verify_policy(order: VerifyOrder, settings: ServiceSettings, console: Consol
                 _ask(order, probes, own, version, console)
         found = _judged(order, policy, asked, probes, tokens)
     report = write_verification(found, order.output)
-    print_verification(found, console)
-    console.print(f"report: {report}", soft_wrap=True, highlight=False, markup=False)
+    print_verification(found, report, console)
     return found.channel.verdict == "CLEAN"
 
 

@@ -53,20 +53,17 @@ def write_verification(found: Verification, output: Path) -> Path:
     return output / _REPORT
 
 
-def print_verification(found: Verification, console: Console) -> None:
-    """Print the verdict on the channel, the controls and a line for each kind of behaviour."""
-    channel = found.channel
-    console.print(f"channel: {told_verdict(channel)}", highlight=False, markup=False)
-    for one in channel.controls:
-        told = f"  planted {one.form.value}: {one.num_found} of {one.num_sent} found"
-        console.print(told, highlight=False, markup=False)
-    console.print("behaviour (informational):", highlight=False)
+def print_verification(found: Verification, report: Path, console: Console) -> None:
+    """Print a line for each kind of behaviour, the controls, and last the verdict."""
+    lines = ["behaviour (informational):"]
     for kind in found.behaviour:
-        other = (
-            "" if kind.template is None else f", templated {_share(kind.template.does_as_asked)}"
-        )
-        told = f"  {kind.kind}: raw {_share(kind.raw.does_as_asked)}{other}"
-        console.print(told, highlight=False, markup=False)
+        other = kind.template
+        told = "" if other is None else f", templated {_share(other.does_as_asked)}"
+        lines.append(f"  {kind.kind}: raw {_share(kind.raw.does_as_asked)}{told}")
+    for one in found.channel.controls:
+        lines.append(f"planted {one.form.value}: {one.num_found} of {one.num_sent} found")
+    lines.append(f"channel {told_verdict(found.channel)}; report: {report}")
+    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 
 def told_verdict(channel: ChannelVerdict) -> str:
