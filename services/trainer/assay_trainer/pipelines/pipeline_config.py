@@ -120,6 +120,19 @@ class AblateStage(_Stage):
     overrides: dict[str, JsonValue] = Field(default_factory=dict)
 
 
+class VerifyStage(_Stage):
+    """A check of a base model by `assay verify`, which fails if the channel is not clean."""
+
+    kind: Literal["verify"]
+    policy: str
+    prompts: Path | None = None
+    per_kind: int = Field(default=40, ge=1, le=42)
+    max_tokens: int = Field(default=96, ge=1)
+
+    def named(self) -> Iterator[str]:
+        yield from (*self.after, *_stage_of(self.policy))
+
+
 class CommandStage(_Stage):
     """Any other command of `assay`, such as `data import` or `or-debug generate`.
 
@@ -138,7 +151,15 @@ class CommandStage(_Stage):
                 yield part.partition("}")[0]
 
 
-AnyStage = TrainStage | EvaluateStage | CompareStage | HandoffStage | AblateStage | CommandStage
+AnyStage = (
+    TrainStage
+    | EvaluateStage
+    | CompareStage
+    | HandoffStage
+    | AblateStage
+    | VerifyStage
+    | CommandStage
+)
 Stage = Annotated[AnyStage, Field(discriminator="kind")]
 
 

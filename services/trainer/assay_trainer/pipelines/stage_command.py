@@ -17,6 +17,7 @@ from assay_trainer.pipelines.pipeline_config import (
     EvaluateStage,
     HandoffStage,
     TrainStage,
+    VerifyStage,
 )
 from assay_trainer.pipelines.stage_folder import StageFolder
 
@@ -58,6 +59,8 @@ def input_files(stage: AnyStage, places: StagePlaces) -> list[Path]:
         named = [stage.file]
     elif isinstance(stage, CompareStage) and stage.expect is not None:
         named = [stage.expect]
+    elif isinstance(stage, VerifyStage) and stage.prompts is not None:
+        named = [stage.prompts]
     elif isinstance(stage, CommandStage):
         named = list(stage.inputs)
     elif isinstance(stage, EvaluateStage):
@@ -82,6 +85,8 @@ def prepare(stage: AnyStage, own: StageFolder, places: StagePlaces) -> list[str]
         return _evaluate(stage, own, places)
     if isinstance(stage, AblateStage):
         return _ablate(stage, own, places)
+    if isinstance(stage, VerifyStage):
+        return _verify(stage, own, places)
     shutil.rmtree(own.output, ignore_errors=True)
     if isinstance(stage, CompareStage):
         arms = [word for name in stage.evaluations for word in ("--arm", _arm(name, places))]
@@ -117,6 +122,12 @@ def _ablate(stage: AblateStage, own: StageFolder, places: StagePlaces) -> list[s
     shutil.rmtree(own.output, ignore_errors=True)
     changes = [f"{key}={json.dumps(value)}" for key, value in stage.overrides.items()]
     return ["ablate", places.file(stage.file), *changes, "--folder", str(own.output)]
+
+
+def _verify(stage: VerifyStage, own: StageFolder, places: StagePlaces) -> list[str]:
+    words = ["verify", places.policy(stage.policy), "--output", str(own.output)]
+    words += ["--per-kind", str(stage.per_kind), "--max-tokens", str(stage.max_tokens)]
+    return words if stage.prompts is None else [*words, "--prompts", places.file(stage.prompts)]
 
 
 def _policy_of_run(given: str, places: StagePlaces) -> list[str]:

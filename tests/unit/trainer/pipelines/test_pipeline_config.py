@@ -9,6 +9,7 @@ import yaml
 from assay_shared.errors import ConfigError
 from assay_trainer.pipelines.pipeline_config import PipelineConfig, load_pipeline
 from assay_trainer.pipelines.runner import Pipeline
+from assay_trainer.pipelines.stage_command import StagePlaces, prepare
 
 PIPELINES = Path(__file__).parents[4] / "configs" / "pipelines"
 SFT: dict[str, Any] = {"kind": "train", "run": "run.yaml"}
@@ -26,6 +27,25 @@ def test_stages_keep_their_order_and_name_what_they_need(tmp_path: Path) -> None
     found = load(tmp_path, {"sft": SFT, "e": EVALUATE, "c": command})
     assert list(found.stages) == ["sft", "e", "c"]
     assert [list(one.named()) for one in found.stages.values()] == [[], ["sft"], ["e", "sft"]]
+
+
+def test_a_verification_names_its_policy_and_its_prompts_are_inputs(tmp_path: Path) -> None:
+    (tmp_path / "raw.jsonl").write_text('{"prompt": "one"}')
+    verify = {"kind": "verify", "policy": "stage:c", "prompts": "raw.jsonl", "per_kind": 3}
+    stages = {"c": {"kind": "command", "words": ["data"]}, "v": verify}
+    config = load(tmp_path, stages)
+    assert list(config.stages["v"].named()) == ["c"]
+    pipeline = Pipeline.open(tmp_path, tmp_path / "pipeline.yaml", config)
+    places = StagePlaces(tmp_path, {name: one.folder for name, one in pipeline.stages.items()})
+    own = pipeline.stages["v"].folder
+    words = prepare(config.stages["v"], own, places)
+    assert words[:4] == ["verify", str(places.stages["c"].output), "--output", str(own.output)]
+    assert words[4:] == [
+        *("--per-kind", "3", "--max-tokens", "96", "--prompts", str(tmp_path / "raw.jsonl")),
+    ]
+    (tmp_path / "raw.jsonl").write_text('{"prompt": "two"}')
+    changed = Pipeline.open(tmp_path, tmp_path / "pipeline.yaml", config)
+    assert changed.stages["v"].folder.inputs != own.inputs
 
 
 @pytest.mark.parametrize(
