@@ -93,7 +93,7 @@ class GRPOConfig(Config):
     loss: Annotated[str, _row_of(LOSSES)] = "dapo"
     #: Of the tokens' terms: a row of objective/averages.py. Null is the loss's own.
     average: Annotated[str, _row_of(AVERAGES)] | None = None
-    clip_low: float = Field(default=0.2, gt=0)
+    clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.28, gt=0)
     #: The greatest ratio of a token with a negative advantage; without it, there is no bound.
     dual_clip: float | None = Field(default=None, gt=1)
@@ -161,7 +161,8 @@ class GRPOConfig(Config):
         """Fill in `correction`, so that the run's own config.json has it."""
         if not isinstance(values, dict) or {"correction", *_CLIPS} & values.keys():
             return values
-        staleness, loss = values.get("max_staleness", 1), LOSSES.get(values.get("loss", "dapo"))
+        staleness, name = values.get("max_staleness", 1), values.get("loss", "dapo")
+        loss = LOSSES.get(name) if isinstance(name, str) else None
         is_stale = isinstance(staleness, int) and staleness > 1
         if is_stale and loss is not None and loss.is_corrected:
             return values | {"correction": {"kind": "tis", "high": 2.0}}

@@ -40,7 +40,12 @@ def inert_switches(config: RunConfig) -> list[InertSwitch]:
     """Return the switches of a run file that cannot act."""
     found = [*_dropout(config)]
     if config.grpo is not None:
-        rules: tuple[Callable[[GRPOConfig], Found], ...] = (_unread, _unmoved_ratio, _kl)
+        rules: tuple[Callable[[GRPOConfig], Found], ...] = (
+            _unread,
+            _unmoved_ratio,
+            _kl,
+            _mask,
+        )
         found += [one for rule in rules for one in rule(config.grpo)]
     return found
 
@@ -106,6 +111,16 @@ def _kl(grpo: GRPOConfig) -> Found:
             "grpo.kl_weight",
             "kl_weight cannot act in one update: the policy is still the reference",
             "set grpo.steps or grpo.updates_per_step above 1",
+        )
+
+
+def _mask(grpo: GRPOConfig) -> Found:
+    found = grpo.correction
+    if found is not None and found.kind == "off_policy_mask" and found.low == 0:
+        yield InertSwitch(
+            "grpo.correction",
+            "off_policy_mask leaves out nothing: no weight is below low 0",
+            "set grpo.correction.low above 0",
         )
 
 

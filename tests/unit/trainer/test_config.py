@@ -6,7 +6,7 @@ from assay_shared.errors import ConfigError
 from assay_shared.settings.run_file import load_config, parse_config
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
-from assay_trainer.grpo_config import CorrectionConfig
+from assay_trainer.grpo_config import CorrectionConfig, GRPOConfig
 from assay_trainer.learner.objective import Objective
 from assay_trainer.objective.losses.table import LOSSES
 
@@ -116,3 +116,17 @@ def test_a_corrections_kind_alone_has_its_own_bounds() -> None:
     chosen = Objective.of(grpo).correction
     assert chosen is not None
     assert (chosen.low, chosen.high) == (0.5, 5.0)
+
+
+@pytest.mark.parametrize("loss", [["dapo"], {"kind": "dapo"}, 3, "ɡrpo"])
+def test_a_loss_that_is_no_name_of_one_is_refused(loss: object) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_config(GRPOConfig, {"steps": 1, "loss": loss, "max_staleness": 2}, source="run.yaml")
+    assert refused.value.field == "loss"
+
+
+@pytest.mark.parametrize("clip_low", [1.0, 1.5])
+def test_a_lower_clip_that_no_ratio_can_reach_is_refused(clip_low: float) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_config(GRPOConfig, {"steps": 1, "clip_low": clip_low}, source="run.yaml")
+    assert refused.value.field == "clip_low"

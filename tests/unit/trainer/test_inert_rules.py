@@ -75,6 +75,12 @@ INERT = {
         "the policy is still the reference",
         ("grpo.updates_per_step=2",),
     ),
+    "a mask below 0": (
+        ("grpo.correction={kind: off_policy_mask, low: 0.0}",),
+        "grpo.correction",
+        "no weight is below low 0",
+        ("grpo.correction={kind: off_policy_mask, low: 0.5}",),
+    ),
     "dropout without given rows": (
         ("policy={folder: a, lora: {dropout: 0.1}}", "sft=null"),
         "policy.lora.dropout",

@@ -142,7 +142,7 @@ class _Search:
 
     def _detector(self, held_out: Sequence[Task]) -> tuple[Reader, Detector]:
         """Return a detector that knows this file's boilerplate and finds what is planted."""
-        reader = Reader(held_out)
+        reader = Reader(held_out, (task for _, task in _training(self._path)))
         detector = Detector([reader.document(task) for task in held_out], self._config, _MAX_COPIES)
         first = None
         for _, task in _training(self._path):

@@ -148,7 +148,7 @@ class GRPOStage:
                 if is_stopping or done % self._config.checkpoint_every == 0:
                     self._begin_checkpoint(writer, updater, done)
                 self._times.checkpoint_write_s = writer.take_seconds()
-                self._report_step(done, batch, step_rows, facts, stage)
+                self._report_step(done, batch, facts, stage)
                 writer.release()
                 if is_stopping:
                     self._stop.check()
@@ -233,13 +233,13 @@ class GRPOStage:
         self,
         step: int,
         batch: GroupBatch,
-        step_rows: list[AnswerRow],
         facts: UpdateFacts,
         stage: str | None,
     ) -> None:
         step_s = time.monotonic() - self._began_at
-        lengths = [row.rollout.num_sampled for row in step_rows]
-        ends = [row.rollout.finish_reason for row in step_rows]
+        answers = batch.answers  # also those that `overlong` filters
+        lengths = [one.num_sampled for one in answers]
+        ends = [one.finish_reason for one in answers]
         gradient = facts.gradient
         tokens_per_s = gradient.num_read / self._times.update_s
         self._report(

@@ -6,7 +6,9 @@ of that token's distribution (J. Schulman, "Approximating KL Divergence", 2020):
 estimator   value           bias of the value
 k1          -d              none; may be negative
 k2          d^2 / 2         small where the policies are close
-k3          exp(d) - 1 - d  none; never negative
+k3          exp(d) - 1 - d  none; never negative; told with the ratio r, as it is trained on: a
+                            token that another policy sampled may be improbable by now, and its
+                            exp(d) huge
 
 Added to a loss as they are, k1 has a gradient whose mean is 0, and that of k3 is not the KL's
 (arXiv 2510.01555). So each has the gradient that its use in the literature gives, weighed by the
@@ -63,8 +65,8 @@ def _k2(sampled: Sampled, reference_L: "Tensor") -> KLTerms:
 
 def _k3(sampled: Sampled, reference_L: "Tensor") -> KLTerms:
     gap_L = reference_L - sampled.logprobs_L
-    value_L = gap_L.expm1() - gap_L
-    return KLTerms(sampled.log_ratio_L.exp() * value_L, value_L.detach())
+    terms_L = sampled.log_ratio_L.exp() * (gap_L.expm1() - gap_L)
+    return KLTerms(terms_L, terms_L.detach())
 
 
 ESTIMATORS = {

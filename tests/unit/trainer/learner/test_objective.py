@@ -183,12 +183,13 @@ def test_the_kl_has_its_right_gradient_and_its_share_is_told(
     assert 0.01 < facts.kl_gradient_share < 0.9
 
 
-def test_the_estimates_values_are_schulmans() -> None:
+def test_the_estimates_values_are_schulmans_and_k3_has_its_ratio() -> None:
     model, reference = make_model(), make_model(seed=3)
     step_rows = rows(make_groups())
     some = [Sequence(row, model, reference) for row in step_rows]
     gap = torch.cat([one.reference - one.logp for one in some]).detach()
-    expected = {"k1": -gap, "k2": gap**2 / 2, "k3": gap.exp() - 1 - gap}
+    ratio = torch.cat([(one.logp - one.engine).exp() for one in some]).detach()
+    expected = {"k1": -gap, "k2": gap**2 / 2, "k3": ratio * (gap.exp() - 1 - gap)}
     for estimator, values in expected.items():
         config = make_config(kl_weight=0.5, kl_estimator=estimator)
         facts, _ = gradient(make_model(), step_rows, config, reference=reference)

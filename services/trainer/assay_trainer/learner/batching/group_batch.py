@@ -7,7 +7,7 @@ from enum import StrEnum
 from statistics import variance
 from typing import Any
 
-from assay_shared.types import Scored, ScoredGroup, Status, Task
+from assay_shared.types import Rollout, Scored, ScoredGroup, Status, Task
 
 
 class DropReason(StrEnum):
@@ -56,6 +56,16 @@ class GroupBatch:
     def trained_by_domain(self) -> Counter[str]:
         """Count the groups to train on by domain."""
         return Counter(domain_of(scored.group.task) for scored in self.groups)
+
+    @property
+    def answers(self) -> list[Rollout]:
+        """Return the scored samples of the groups to train on, also those left out as overlong."""
+        return [
+            rollout
+            for scored in self.groups
+            for rollout, reward in zip(scored.group.rollouts, scored.rewards, strict=True)
+            if isinstance(reward, Scored)
+        ]
 
     @property
     def reward_mean(self) -> float | None:
