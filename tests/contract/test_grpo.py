@@ -202,6 +202,15 @@ def test_every_normalisation_trains_and_punished_answers_are_counted(
 
 
 @pytest.mark.slow
+def test_filtered_answers_still_count_among_the_lengths(tmp_path: Path, url: str) -> None:
+    steps = train(tmp_path, url, overlong={"kind": "filter"}, replace_flat=False, steps=2)
+    assert sum(step.num_overlong for step in steps) > 0
+    for step in steps:
+        assert step.truncated_share == pytest.approx(step.num_overlong / 8)
+        assert step.length_max == 12 or step.num_overlong == 0
+
+
+@pytest.mark.slow
 def test_without_replacement_flat_groups_are_trained_on_and_change_nothing(
     tmp_path: Path, url: str
 ) -> None:
