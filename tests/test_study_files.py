@@ -10,7 +10,7 @@ from assay_reward.or_debug.study.study_file import StudyFile
 from assay_shared.settings.run_file import load_config
 from assay_trainer.ablation.arms import read_ablation
 from assay_trainer.config import RunConfig
-from assay_trainer.curriculum.winner import load_run
+from assay_trainer.curriculum.winner import AblationWinner, load_run
 from assay_trainer.inert_rules import inert_switches
 from tests.support.policies import make_policy_folder
 
@@ -31,7 +31,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     plan = read_ablation(FILES / "ablation.yaml")
     arms = {arm.name: arm.overrides for arm in plan.arms}
     content = {"arm": None, "verdict": "INCONCLUSIVE", "start_folder": "start", "digest": digest}
-    (folder / "winner.json").write_text(json.dumps(content | {"arms": arms}))
+    told = AblationWinner.model_validate(content | {"arms": arms})
+    written = told.model_dump(mode="json") | {"settings_digest": told.computed_digest}
+    (folder / "winner.json").write_text(json.dumps(written))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -51,10 +51,10 @@ def ablate(
     if winner is not None:
         _winner(winner, Console())
     elif file is not None and plan:
-        from assay_trainer.ablation.arms import read_ablation
+        from assay_trainer.ablation.plan_rules import read_checked
         from assay_trainer.ablation.plan_view import show_plan
 
-        show_plan(read_ablation(file, tuple(changes or ())), Console())
+        show_plan(read_checked(file, tuple(changes or ()), needs_files=False), Console())
     else:
         opened = _begun(file, tuple(changes or ()), folder, settings) if file else _opened(resume)
         if not _run(opened, settings, lane or [], console):
@@ -67,11 +67,12 @@ def _begun(
     """Return the folder of a new ablation, whose start and first arm could begin here."""
     from assay_shared.errors import Conflict
     from assay_trainer.ablation.ablation_folder import AblationFolder
-    from assay_trainer.ablation.arms import arm_config, read_ablation, start_config
+    from assay_trainer.ablation.arms import arm_config, start_config
+    from assay_trainer.ablation.plan_rules import read_checked
     from assay_trainer.pipeline.before_start import check_start
     from assay_trainer.service.record import stamped_names
 
-    plan = read_ablation(file, changes)
+    plan = read_checked(file, changes)
     check_start(start_config(plan), settings, [])
     for arm in plan.arms:
         check_start(arm_config(plan, arm, plan.config.seeds[0], None), settings, [])

@@ -47,6 +47,23 @@ def is_lower_better(name: str) -> bool:
     return name in _COSTS
 
 
+def passes_of(name: str) -> int | None:
+    """Return K of pass@K; None for another metric."""
+    found = _AT.fullmatch(name)
+    return int(found[2]) if found is not None and found[1] == "pass" else None
+
+
+def recoveries_of(name: str) -> int | None:
+    """Return K of rr@K; None for another metric."""
+    found = _AT.fullmatch(name)
+    return int(found[2]) if found is not None and found[1] == "rr" else None
+
+
+def component_of(name: str) -> str | None:
+    """Return the component of a rubric that a metric is the mean of; None for another metric."""
+    return None if _AT.fullmatch(name) or name in (*_COSTS, "reward") else name
+
+
 def metric_of(name: str) -> TaskMetric:
     """Return the metric of a name."""
     found = _AT.fullmatch(name)

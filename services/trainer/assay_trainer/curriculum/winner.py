@@ -1,6 +1,7 @@
 """The winner of an ablation as the start of a curriculum: its settings and its first weights."""
 
 import copy
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,14 @@ class AblationWinner(BaseModel):
     overrides: dict[str, JsonValue] = {}
     #: Settings of every arm.
     arms: dict[str, dict[str, JsonValue]] = {}
+    #: Of the fields above but the verdict; a file that was changed by hand has another one.
+    settings_digest: str = ""
+
+    @property
+    def computed_digest(self) -> str:
+        """Return the SHA-256 of the arm, its settings, those of all arms, and the start."""
+        fields = self.model_dump(mode="json", exclude={"verdict", "settings_digest"})
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def load_run(path: Path, overrides: tuple[str, ...] = ()) -> RunConfig:
@@ -74,11 +83,11 @@ def read_winner(folder: Path) -> AblationWinner:
     """Return the winner in the folder of an ablation.
 
     Raises:
-        ConfigError: the folder has none that can be read.
+        ConfigError: the folder has none that can be read, or not as it was written.
     """
     path = folder / WINNER
     try:
-        return AblationWinner.model_validate_json(path.read_bytes())
+        found = AblationWinner.model_validate_json(path.read_bytes())
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}",
@@ -89,6 +98,14 @@ def read_winner(folder: Path) -> AblationWinner:
         first = error.errors(include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "it"
         raise ConfigError(f"{path}: {place}: {first['msg']}", field=_FIELD) from None
+    if found.settings_digest != found.computed_digest:
+        raise ConfigError(
+            f"{path} is not as the ablation wrote it: its settings_digest is of other settings",
+            field=_FIELD,
+            hint=f"write it again with `assay ablate --winner {folder}`; "
+            "other settings than the winner's belong in a run file without curriculum.from",
+        )
+    return found
 
 
 def _taken(

@@ -10,6 +10,7 @@ from assay_shared.cli import main
 from assay_trainer.ablation.ablation_folder import AblationFolder
 from assay_trainer.ablation.arms import read_ablation
 from assay_trainer.ablation.report.writing import write_report
+from assay_trainer.curriculum.winner import read_winner
 from tests.unit.trainer.ablation.report.test_writing import make_report
 from tests.unit.trainer.ablation.test_arms import ARMS, RUN
 
@@ -71,6 +72,7 @@ def test_the_winner_is_printed_and_written_for_a_curriculum(
     assert (told["arm"], told["overrides"]) == ("kl", {"grpo.kl_weight": 0.1})
     assert told["start_folder"] == "done-start/models/sft"
     assert set(told["arms"]) == set(ARMS)
+    assert read_winner(folder.path).arm == "kl"
 
 
 def test_a_folder_keeps_its_plan(file: Path, tmp_path: Path) -> None:
@@ -78,3 +80,26 @@ def test_a_folder_keeps_its_plan(file: Path, tmp_path: Path) -> None:
     kept = AblationFolder.create(tmp_path / "kept", plan).plan()
     assert kept.arms == plan.arms
     assert kept.values == plan.values
+
+
+@pytest.mark.parametrize("options", [("--plan",), ()])
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (("overrides={grpo.max_staleness: 0}", "arms.kl={grpo.clip_high: 0.4}"), "arms.first: gr"),
+        (("evaluation.metrics=[or_faithful]",), "no task of the held-out sets has or_faithful"),
+        (("evaluation.metrics=[pass@4]",), "pass@4 needs 4 samples"),
+    ],
+)
+def test_what_cannot_be_decided_is_refused_before_anything_is_trained(
+    file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    changes: tuple[str, ...],
+    told: str,
+) -> None:
+    folder = tmp_path / "refused"
+    assert run(file, *changes, *options, "--folder", folder) != 0
+    assert told in capsys.readouterr().err
+    assert not folder.exists()

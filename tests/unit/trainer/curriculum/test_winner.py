@@ -10,7 +10,7 @@ import yaml
 from assay_shared.errors import ConfigError
 from assay_shared.settings.run_file import parse_config
 from assay_trainer.config import RunConfig
-from assay_trainer.curriculum.winner import load_run, with_winner
+from assay_trainer.curriculum.winner import AblationWinner, load_run, with_winner
 from tests.support.policies import make_policy_folder
 
 OVERRIDES = {"grpo.kl_weight": 0.0, "grpo.clip_high": 0.3}
@@ -26,7 +26,9 @@ def ablation(folder: Path, **changes: Any) -> Path:
         "overrides": OVERRIDES,
         "arms": {"baseline": {"grpo.kl_weight": 0.001}, "asymmetric": OVERRIDES},
     }
-    (folder / "winner.json").write_text(json.dumps(values | changes))
+    told = AblationWinner.model_validate(values | changes)
+    written = told.model_dump(mode="json") | {"settings_digest": told.computed_digest}
+    (folder / "winner.json").write_text(json.dumps(written))
     return folder
 
 
@@ -98,3 +100,23 @@ def test_another_start_than_the_ablation_s_is_refused(tmp_path: Path) -> None:
         load_run(run_file(tmp_path, source))
     with pytest.raises(ConfigError, match=r"winner\.json cannot be read.*assay ablate --winner"):
         load_run(run_file(tmp_path, tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"overrides": {"grpo.learning_rate": 0.9}},
+        {"arms": {"baseline": {"grpo.learning_rate": 0.9}, "asymmetric": OVERRIDES}},
+        {"arm": "baseline"},
+        {"start_folder": "elsewhere"},
+        {"settings_digest": ""},
+    ],
+)
+def test_a_winner_that_was_changed_by_hand_is_refused(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    source = ablation(tmp_path)
+    path = source / "winner.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ConfigError, match=r"curriculum\.from: .*is not as the ablation wrote it"):
+        load_run(run_file(tmp_path, source))

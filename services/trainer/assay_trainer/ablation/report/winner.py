@@ -7,8 +7,7 @@ from assay_shared.runs.run_folder import write_json
 from assay_trainer.ablation.ablation_folder import AblationFolder
 from assay_trainer.ablation.judging.findings import AblationReport, ChangeRow, JudgedVerdict
 from assay_trainer.ablation.running import start_weights
-
-WINNER = "winner.json"
+from assay_trainer.curriculum.winner import WINNER, AblationWinner
 
 
 def winner_of(
@@ -33,17 +32,16 @@ def write_winner(folder: AblationFolder, report: AblationReport) -> None:
     """Write winner.json, which `curriculum.from` of a run file reads."""
     plan = folder.plan()
     overrides = {arm.name: arm.overrides for arm in plan.arms}
-    write_json(
-        folder.path / WINNER,
-        {
-            "arm": report.winner,
-            "verdict": report.winner_reason,
-            "start_folder": str(start_weights(folder).relative_to(folder.path)),
-            "digest": report.start_digest,
-            "overrides": overrides.get(report.winner or "", {}),
-            "arms": overrides,
-        },
+    told = AblationWinner(
+        arm=report.winner,
+        verdict=report.winner_reason,
+        start_folder=start_weights(folder).relative_to(folder.path),
+        digest=report.start_digest,
+        overrides=overrides.get(report.winner or "", {}),
+        arms=overrides,
     )
+    values = told.model_dump(mode="json") | {"settings_digest": told.computed_digest}
+    write_json(folder.path / WINNER, values)
 
 
 def winner_text(folder: AblationFolder) -> str:
