@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 from pydantic import JsonValue, TypeAdapter
 from pydantic_core import to_json
 
+from assay_reward.or_debug.evaluate.chat_replies import read_reply, refuse_without_answer
 from assay_reward.or_debug.evaluate.policy import PolicyReply
 from assay_shared.clients import ServiceClient
-from assay_shared.errors import InvalidInput, Unreachable
+from assay_shared.errors import InvalidInput
 from assay_shared.types import Message, SamplingParams, Task
 
 _ANY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
@@ -17,12 +18,9 @@ _ANY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _TURN: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _JSON = MappingProxyType({"content-type": "application/json"})
 _Answer = TypeVar("_Answer")
-#: Values of `finish_reason` with which the policy's own words end.
-_OWN_ENDS = ("stop", "length", "eos", "eos_token", "end_turn", "stop_sequence")
 #: Words of servers that refuse a conversation longer than the context.
 _TOO_LONG = ("context", "too long", "max_model_len", "too many tokens")
 _MAX_SEED = 2**31
-_MAX_SHOWN = 200
 
 
 class ChatServer(ServiceClient):
@@ -48,7 +46,9 @@ class ChatServer(ServiceClient):
             InvalidInput: the server has several, or none.
         """
         found = await self._call("GET", "/models", None, _ANY)
-        names = [str(one.get("id")) for one in found.get("data", []) if isinstance(one, dict)]
+        listed = found.get("data")
+        models = listed if isinstance(listed, list) else []
+        names = [str(one.get("id")) for one in models if isinstance(one, dict)]
         if len(names) != 1:
             shown = ", ".join(names[:10]) or "none"
             raise InvalidInput(f"which of the server's models? It has {shown}", field="--model")
@@ -57,20 +57,8 @@ class ChatServer(ServiceClient):
     def _decode(self, reply: TypeAdapter[_Answer], content: bytes) -> _Answer:
         found = super()._decode(reply, content)
         if reply is _TURN and isinstance(found, dict):
-            _refuse_without_answer(found)
+            refuse_without_answer(found)
         return found
-
-
-def _refuse_without_answer(completion: dict[str, Any]) -> None:
-    choices = completion.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
-        told = str(completion.get("error") or "no choices")[:_MAX_SHOWN]
-        raise Unreachable(f"a completion without an answer: {told}", service=ChatServer.service)
-    ended = str(first.get("finish_reason")).lower()
-    if ended not in _OWN_ENDS:
-        message = f"an answer that did not end normally (finish_reason {ended[:_MAX_SHOWN]})"
-        raise Unreachable(message, service=ChatServer.service)
 
 
 @dataclass(frozen=True)
@@ -95,7 +83,11 @@ class ChatPlayer:
         self._messages: tuple[Message, ...] = ()
 
     async def reply(self, observation: str) -> PolicyReply | None:
-        """Return the sampled reply, or None if the conversation exceeds the model's context."""
+        """Return the sampled reply, or None if the conversation exceeds the model's context.
+
+        Raises:
+            AssayError: the server gives no usable reply, or the prompt alone exceeds the context.
+        """
         asked = (*self._messages, Message(role="user", content=observation))
         try:
             completion = await self._policy.server.chat(self._body(asked))
@@ -103,10 +95,9 @@ class ChatPlayer:
             if not self._messages or not any(one in str(error).lower() for one in _TOO_LONG):
                 raise
             return None
-        message = completion["choices"][0]["message"]
-        text = message.get("content") or message.get("refusal") or ""
-        self._messages = (*asked, Message(role="assistant", content=text))
-        return PolicyReply(text, _num_tokens(completion))
+        reply = read_reply(completion, self._policy.sampling.max_tokens)
+        self._messages = (*asked, Message(role="assistant", content=reply.text))
+        return reply
 
     def _body(self, messages: tuple[Message, ...]) -> dict[str, JsonValue]:
         sampling = self._policy.sampling
@@ -124,10 +115,3 @@ class ChatPlayer:
             seed = sampling.seed + 1_000_003 * self._sample + len(messages)
             body["seed"] = seed % _MAX_SEED
         return body
-
-
-def _num_tokens(completion: dict[str, Any]) -> int:
-    """Return the sampled tokens; 0 if the server does not count them."""
-    usage = completion.get("usage")
-    found = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0

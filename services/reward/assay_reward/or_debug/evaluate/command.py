@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from assay_reward.or_debug.evaluate.summary import EvaluationSummary
     from assay_shared.types import Role
 
 
@@ -23,6 +26,10 @@ MaxReplies = Annotated[
 ]
 ServedModel = Annotated[
     str | None, typer.Option(help="The model of an OpenAI-compatible server that has several.")
+]
+RequestTimeout = Annotated[
+    float,
+    typer.Option(min=1, max=3600, help="Seconds for each request to an OpenAI-compatible server."),
 ]
 KeyName = Annotated[str, typer.Option(help="Environment variable with the server's key.")]
 
@@ -43,13 +50,15 @@ def evaluate(
     seed: int = typer.Option(0, help="Seed of sampling and of random baselines."),
     model: ServedModel = None,
     key_variable: KeyName = "OPENAI_API_KEY",
+    request_timeout: RequestTimeout = 300.0,
 ) -> None:
-    """Let a policy repair models, and compare its recovery with trivial baselines."""
+    """Let a policy repair models, and compare its recovery with trivial baselines.
+
+    Exit code 1: some episodes have no result.
+    """
     from rich.console import Console
-    from rich.table import Table
 
     from assay_reward.or_debug.evaluate.evaluation import EvaluationPlan
-    from assay_reward.or_debug.evaluate.report import headline_rows
     from assay_reward.or_debug.evaluate.run import EvaluationRun, run
     from assay_shared.types import SamplingParams
 
@@ -65,10 +74,21 @@ def evaluate(
         processes=processes,
         model=model,
         key_variable=key_variable,
+        request_timeout=request_timeout,
         sampling=sampling,
         plan=EvaluationPlan(samples, concurrency, max_turns),
     )
     evaluation = run(asked, console := Console())
+    _show(evaluation, output, console)
+    if evaluation.num_failed:
+        raise typer.Exit(1)
+
+
+def _show(evaluation: "EvaluationSummary", output: Path, console: "Console") -> None:
+    from rich.table import Table
+
+    from assay_reward.or_debug.evaluate.report import headline_rows
+
     table = Table("cell", "episodes", "failed", "RR@5", "best trivial", "faithful", "best trivial")
     for row in headline_rows(evaluation):
         table.add_row(*row)

@@ -14,8 +14,14 @@ from assay_reward.or_debug.dataset.benchmark import HINT, TASKS, must_be_benchma
 from assay_reward.or_debug.dataset.tasks import ENVIRONMENT
 from assay_reward.or_debug.episode.actions import instructions
 from assay_reward.or_debug.episode.replay_pool import ReplayPool
-from assay_reward.or_debug.evaluate.policy import EpisodePolicy
-from assay_shared.errors import DatasetError, InfrastructureError, to_failure
+from assay_reward.or_debug.evaluate.policy import EpisodePolicy, Player, PolicyReply
+from assay_shared.errors import (
+    AssayError,
+    DatasetError,
+    InfrastructureError,
+    InvalidInput,
+    to_failure,
+)
 from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.runtime.gather import gather
 from assay_shared.types import Failure, Role, Task, Wire
@@ -37,6 +43,7 @@ class EpisodeRecord(Wire):
 
 
 OnEpisode = Callable[[EpisodeRecord], None]
+_FIRST_EPISODES = 8
 
 
 @dataclass(frozen=True)
@@ -124,39 +131,76 @@ async def evaluate(
     """Return all episodes of a policy, in the order of the tasks; call `on_episode` at each end.
 
     Raises:
-        CallerError: a task can never be played; other failures are in the records.
+        CallerError: a task can never be played, or the first eight requests all fail by the same
+            error that a retry cannot help; other failures are in the records.
     """
-    room = asyncio.Semaphore(plan.concurrency)
+    room, first = asyncio.Semaphore(plan.concurrency), _FirstEpisodes()
 
     async def one(task: Task, sample: int) -> EpisodeRecord:
         async with room:
             record = await play(with_max_turns(task, plan.max_turns), policy, players, sample)
         on_episode(record)
+        first.add(record)
         return record
 
     return await gather(one(task, sample) for task in tasks for sample in range(plan.samples))
 
 
+@dataclass
+class _FirstEpisodes:
+    """The episodes so far, while all have failed alike at their first request."""
+
+    same: Failure | None = None
+    num_failed: int = 0
+    has_other: bool = False
+
+    def add(self, record: EpisodeRecord) -> None:
+        """Count an episode.
+
+        Raises:
+            InvalidInput: eight have failed alike, by an error that a retry cannot help.
+        """
+        found = record.failure
+        if self.has_other or found is None or found.retryable or record.turns:
+            self.has_other = True
+            return
+        same = self.same = self.same or found
+        self.has_other = (found.service, found.message) != (same.service, same.message)
+        self.num_failed += 1
+        if not self.has_other and self.num_failed >= _FIRST_EPISODES:
+            raise InvalidInput(
+                f"the first {self.num_failed} requests of {record.policy} failed alike: "
+                f"{same.service}: {same.message}"
+            )
+
+
 async def play(
     task: Task, policy: EpisodePolicy, players: ReplayPool, sample: int
 ) -> EpisodeRecord:
-    """Play an episode to its end or its failure, and return its record."""
+    """Play an episode to its end or its failure, and return its record.
+
+    Raises:
+        CallerError: the task can never be played. An error of the policy is a failure.
+    """
     started = time.monotonic()
     turns: list[str] = []
-    num_tokens, metrics, failure = 0, {}, None
+    num_tokens, metrics = 0, {}
+    failure: Failure | None = None
     player, played = policy.player(task, sample), played_in(task, ENVIRONMENT)
     try:
         observation, done = task.prompt, False
         while not done:
-            reply = await player.reply(observation)
-            if reply is None:
+            reply = await _reply_of(player, observation)
+            if not isinstance(reply, PolicyReply):
+                failure = reply
                 break
             turns.append(reply.text)
             num_tokens += reply.num_tokens
             step = await players.step(played, tuple(turns))
             observation, done = step.observation, step.done
-        found = await players.measure(played, tuple(turns), judge_claim=True)
-        metrics = found.values() | {"tokens": float(num_tokens)}
+        if failure is None:
+            found = await players.measure(played, tuple(turns), judge_claim=True)
+            metrics = found.values() | {"tokens": float(num_tokens)}
     except InfrastructureError as error:
         failure = to_failure(error, "evaluation")
     return EpisodeRecord(
@@ -171,3 +215,11 @@ async def play(
         wall_time_s=time.monotonic() - started,
         failure=failure,
     )
+
+
+async def _reply_of(player: Player, observation: str) -> PolicyReply | Failure | None:
+    """Return the player's reply, the failure in its place, or None if the player stops."""
+    try:
+        return await player.reply(observation)
+    except AssayError as error:
+        return to_failure(error, "evaluation")

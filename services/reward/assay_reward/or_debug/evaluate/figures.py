@@ -82,7 +82,8 @@ def recovery(evaluation: EvaluationSummary) -> Figure:
     axes.set_ylim(-0.03, 1.03)
     axes.set_xlabel("replies k")
     axes.set_ylabel("RR@k")
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
+    if axes.lines:  # without one episode there is nothing to explain
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
     return figure
 
 

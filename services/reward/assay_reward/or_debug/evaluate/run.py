@@ -25,11 +25,14 @@ from assay_reward.or_debug.evaluate.policy import EpisodePolicy, RemotePolicy
 from assay_reward.or_debug.evaluate.report import markdown
 from assay_reward.or_debug.evaluate.summary import EvaluationSummary, summarise
 from assay_shared.clients import InferenceClient
+from assay_shared.clients.http import RetryBudget, Timeouts
 from assay_shared.errors import ConfigError
 from assay_shared.settings.environment import ServiceSettings, read_settings
 from assay_shared.settings.run_file import provenance
 from assay_shared.telemetry.context import WorkPurpose, purpose_scope
 from assay_shared.types import Priority, Role, SamplingParams, Task
+
+_RETRY = RetryBudget(attempts=20, total_s=45.0, absent_s=10.0)
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,9 @@ class EvaluationRun:
     model: str | None = None
     #: The environment variable with the server's key.
     key_variable: str = "OPENAI_API_KEY"
+    #: Seconds for each request to a server of the OpenAI form, and how often it is asked again.
+    request_timeout: float = 300.0
+    retry: RetryBudget = _RETRY
     sampling: SamplingParams = field(default_factory=SamplingParams)
     plan: EvaluationPlan = field(default_factory=EvaluationPlan)
 
@@ -77,7 +83,16 @@ def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
     name, records = asyncio.run(_play(asked, tasks, console))
     evaluation = summarise(name, records)
     _write(asked, tasks, evaluation, records)
+    _tell_failed(records, console)
     return evaluation
+
+
+def _tell_failed(records: list[EpisodeRecord], console: Console) -> None:
+    failures = [one.failure for one in records if one.failure is not None]
+    if failures:
+        last = f"{failures[-1].service}: {failures[-1].message}"
+        told = f"{len(failures)} of {len(records)} episodes have no result; the last: {last}"
+        console.print(told, markup=False, highlight=False)
 
 
 def _is_address(policy: str) -> bool:
@@ -97,6 +112,9 @@ async def _play(
     try:
         async with _policy(asked) as policy:
             policies = [policy, *(baseline(name, asked.seed) for name in names)]
+            if _is_chat_server(asked.policy):
+                limit = f"a request to the server has {asked.request_timeout:g} s at most"
+                console.print(limit, style="dim", highlight=False)
             return policy.name, [
                 record
                 for one in policies
@@ -113,7 +131,10 @@ async def _policy(asked: EvaluationRun) -> AsyncIterator[EpisodePolicy]:
         return
     if _is_chat_server(asked.policy):
         token = os.environ.get(asked.key_variable) or None
-        async with ChatServer(asked.policy, token=token) as server:
+        limits = Timeouts(read_s=asked.request_timeout, total_s=asked.request_timeout)
+        async with ChatServer(
+            asked.policy, token=token, timeouts=limits, retry=asked.retry
+        ) as server:
             model = asked.model or await server.only_model()
             yield ChatPolicy(model, server, model, asked.sampling)
         return

@@ -44,6 +44,11 @@ class EvaluationSummary(Wire):
         return next(found, None)
 
     @property
+    def num_failed(self) -> int:
+        """The number of episodes without a result, of all policies."""
+        return sum(one.num_failed for one in self.cells if one.cell == OVERALL)
+
+    @property
     def policies(self) -> list[str]:
         """The evaluated policy, then the baselines by name."""
         others = {one.policy for one in self.cells} - {self.policy}

@@ -92,7 +92,8 @@ def _of_or_debug(
     tasks: Sequence[Task], set_name: str, metrics: Sequence[str], work: Path
 ) -> list[TableRow]:
     work.mkdir(parents=True, exist_ok=True)
-    file = work / "tasks.jsonl"
+    file, episodes = work / "tasks.jsonl", work / "episodes.jsonl"
+    episodes.unlink(missing_ok=True)
     write_atomically(file, "".join(f"{task.model_dump_json()}\n" for task in tasks))
     command = [sys.executable, "-m", "assay_shared.cli", "or-debug", "evaluate", str(file)]
     options = ["--policy", "probe", "--role", "all", "--output", str(work)]
@@ -102,10 +103,11 @@ def _of_or_debug(
         )
     except subprocess.TimeoutExpired:
         raise TrivialUnmeasured(f"assay or-debug evaluate took over {_TIMEOUT_S:g} s") from None
-    if done.returncode:
+    # Exit code 1 after the episodes are written: some have no result, and enter no mean.
+    if done.returncode not in (0, 1) or not episodes.is_file():
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
         raise TrivialUnmeasured(f"assay or-debug evaluate failed: {' '.join(last)}")
-    return _rows_of_episodes(work / "episodes.jsonl", set_name, metrics)
+    return _rows_of_episodes(episodes, set_name, metrics)
 
 
 def _rows_of_episodes(file: Path, set_name: str, metrics: Sequence[str]) -> list[TableRow]:

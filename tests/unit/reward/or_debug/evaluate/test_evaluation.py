@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from rich.console import Console
 
 from assay_reward.or_debug.dataset.tasks import to_task
@@ -165,6 +165,21 @@ async def test_a_full_context_ends_the_episode_with_what_was_said(
         record = await play(tagged(1), RemotePolicy("r", client, SamplingParams()), players, 0)
     assert record.failure is None
     assert record.metrics["faithful"] == 1.0
+
+
+async def test_a_request_that_the_service_refuses_is_a_failure(
+    serve: Serve, players: ReplayPool
+) -> None:
+    app = FastAPI()
+
+    @app.post("/v1/generate")
+    async def generate() -> None:
+        raise HTTPException(400, "no room")
+
+    async with InferenceClient(serve(app), retry=NO_RETRY) as client:
+        record = await play(tagged(1), RemotePolicy("r", client, SamplingParams()), players, 0)
+    assert record.failure is not None
+    assert record.failure.failure_class is FailureClass.CALLER
 
 
 async def test_episodes_are_played_side_by_side_and_come_back_in_order(players: ReplayPool) -> None:
