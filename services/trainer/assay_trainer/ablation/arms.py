@@ -145,8 +145,11 @@ def arm_config(plan: AblationPlan, arm: AblationArm, seed: int, start: Path | No
     values |= {"seed": seed, "name": arm.name, "sft": None, "dpo": None}
     unneeded = {"validation": None, "leaks": None, "demonstrations": None}
     values["data"] = {**values["data"], **unneeded}
+    lora = values["policy"].get("lora")
+    if isinstance(lora, dict):
+        lora = {**lora, "dropout": 0.0}  # it is SFT's, and GRPO takes none
+    values["policy"] = {**values["policy"], "lora": lora}
     if start is not None:
-        lora = values["policy"].get("lora")
         values["policy"] = {"folder": str(start), "lora": lora}
     measured = _measured(values, plan, is_arm=True)
     found = parse_config(RunConfig, measured, source=f"the arm {arm.name}")

@@ -16,6 +16,7 @@ from assay_trainer.ablation.arms import (
     read_ablation,
     start_config,
 )
+from assay_trainer.inert_rules import inert_switches
 
 RUN: dict[str, Any] = {
     "policy": {"new": {}},
@@ -66,6 +67,19 @@ def test_the_start_is_the_base_before_grpo_and_an_arm_begins_with_its_weights(
     arm = arm_config(plan, plan.arms[0], 7, Path("/start"))
     assert (arm.policy.folder, arm.seed, arm.sft) == (Path("/start"), 7, None)
     assert arm.data.train == start.data.train
+
+
+def test_the_dropout_of_sft_is_the_starts_alone(tmp_path: Path) -> None:
+    lora = {"rank": 4, "dropout": 0.1}
+    run = {**RUN, "policy": {"new": {}, "lora": lora}}
+    plan = read(tmp_path, base=None, run=run)
+    start = start_config(plan)
+    assert start.policy.lora is not None
+    assert start.policy.lora.dropout == 0.1
+    for folder in (None, tmp_path):
+        arm = arm_config(plan, plan.arms[0], 1, folder)
+        assert arm.policy.lora == start.policy.lora.model_copy(update={"dropout": 0.0})
+        assert inert_switches(arm) == []
 
 
 def test_start_and_arms_are_measured_by_one_protocol_that_is_the_bases(tmp_path: Path) -> None:
