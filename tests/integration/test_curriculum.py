@@ -59,7 +59,7 @@ def stages_of(folder: Path) -> dict[int, str | None]:
 
 def test_a_kill_in_mid_stage_changes_no_draw(assay: Assay, tmp_path: Path) -> None:
     settings = [*SETTINGS, held_out_file(tmp_path, assay), f"curriculum={{stages: [{STAGES}]}}"]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole, killed = tmp_path / "stages_whole", tmp_path / "stages_killed"
     assay.run("train", demo_file(), *settings, "--folder", str(whole))
 
     process = assay.start("train", demo_file(), *settings, "--folder", str(killed))
