@@ -12,6 +12,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PARENT = "ASSAY_PARENT"
+_TAIL_BYTES = 2**20
 
 
 def spawn(
@@ -96,5 +97,9 @@ def wait_or_kill(processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -
 
 
 def last_lines(log: Path, number: int) -> list[str]:
-    """Return the last `number` lines of a log."""
-    return log.read_text(errors="replace").splitlines()[-number:] if log.exists() else []
+    """Return the last `number` lines of a log, of its last MiB."""
+    if not log.exists():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        return file.read().decode(errors="replace").splitlines()[-number:]

@@ -1,25 +1,24 @@
 """A stage's command as a process that ends with this one."""
 
 import contextlib
-import ctypes
 import fcntl
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
-from typing import IO
 
 from assay_shared.errors import Conflict
+from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_trainer.stop import Stop
 
-_PR_SET_PDEATHSIG = 1
 _POLL_S = 0.2
 #: Time to write a checkpoint after SIGTERM.
 _GRACE_S = 180.0
-_TAIL_BYTES = 4096
+#: Lines at the end of a log among which one is not empty.
+_SHOWN_LINES = 20
 
 
 def run_command(
@@ -41,34 +40,30 @@ def run_command(
     Raises:
         Conflict: an earlier command of the stage, whose pipeline was killed, does not end.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    began, ended_for_time = time.monotonic(), False
-    with log.open("ab") as file:
-        process = _start(words, file, _alone(running, stop))
-        told_at: float | None = None
-        while process.poll() is None:
-            now = time.monotonic()
-            is_late = limit_s is not None and now - began >= limit_s
-            if told_at is None and (stop.asked or is_late):
-                ended_for_time, told_at = is_late and not stop.asked, now
-                process.terminate()
-            if told_at is not None and now - told_at > _GRACE_S:
-                process.kill()
+    began, is_late = time.monotonic(), False
+    lock = _alone(running, stop)
+    try:
+        command = (sys.executable, "-m", "assay_shared.cli", *words)
+        process = spawn(command, log=log, pass_fds=(lock,))
+    finally:
+        os.close(lock)
+    try:
+        while process.poll() is None and not (stop.asked or is_late):
             os.utime(running)
             on_line(last_line(log))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_S)
-    return process.returncode, ended_for_time
+            is_running = process.poll() is None
+            is_late = is_running and time.monotonic() - began >= (limit_s or inf)
+    finally:
+        end([process], _GRACE_S)
+    return process.returncode, is_late and not stop.asked
 
 
 def last_line(log: Path) -> str:
     """Return the last line of a log that is not empty."""
-    if not log.exists():
-        return ""
-    with log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        text = file.read().decode(errors="replace").replace("\r", "\n")
-    return next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")
+    lines = reversed(last_lines(log, _SHOWN_LINES))
+    return next((line.strip() for line in lines if line.strip()), "")
 
 
 def _alone(file: Path, stop: Stop) -> int:
@@ -92,26 +87,3 @@ def _alone(file: Path, stop: Stop) -> int:
             time.sleep(_POLL_S)
         else:
             return lock
-
-
-def _start(words: Sequence[str], log: IO[bytes], lock: int) -> "subprocess.Popen[bytes]":
-    """Start a command that holds the lock in this process's place."""
-    parent = os.getpid()
-
-    def end_with_parent() -> None:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-m", "assay_shared.cli", *words],
-            pass_fds=(lock,),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches this process, which passes it on once
-            preexec_fn=end_with_parent,  # no threads run here
-        )
-    finally:
-        os.close(lock)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.pipelines.pipeline_config import AnyStage, EvaluateStage, PipelineConfig
 from assay_trainer.pipelines.stage_folder import StageCosts, StageFolder, StageRecord
 
@@ -23,11 +24,9 @@ class Forecast:
     maximum_hours: float | None = None
 
 
-def costs_of(
-    stage: AnyStage, folder: StageFolder, config: PipelineConfig, seconds: float
-) -> StageCosts:
+def costs_of(stage: AnyStage, folder: StageFolder, config: PipelineConfig) -> StageCosts:
     """Return what a stage cost: time from its attempts, tokens and judge from its results."""
-    gpus = config.gpus if stage.gpus is None else stage.gpus
+    seconds = folder.seconds()
     tokens = judge_tokens = judge_money = 0.0
     if isinstance(stage, EvaluateStage):
         for name in stage.sets:
@@ -38,10 +37,10 @@ def costs_of(
                 judge_tokens += costs["judge_tokens"]
                 judge_money += costs["money"]
     else:
-        tokens = _sampled_tokens(folder.output / "events.jsonl")
+        tokens = _learnt_tokens(RunFolder(folder.output))
     return StageCosts(
         seconds=seconds,
-        gpu_hours=seconds / _HOUR_S * gpus,
+        gpu_hours=seconds / _HOUR_S * _gpus(stage, config),
         tokens=tokens,
         judge_tokens=judge_tokens,
         money=seconds / _HOUR_S * rate(stage, config) + judge_money,
@@ -50,8 +49,11 @@ def costs_of(
 
 def rate(stage: AnyStage, config: PipelineConfig) -> float:
     """Return the price of an hour of a stage."""
-    gpus = config.gpus if stage.gpus is None else stage.gpus
-    return config.price_per_hour * max(1, gpus)
+    return config.price_per_hour * max(1, _gpus(stage, config))
+
+
+def _gpus(stage: AnyStage, config: PipelineConfig) -> int:
+    return config.gpus if stage.gpus is None else stage.gpus
 
 
 def forecast(stage: AnyStage, config: PipelineConfig, earlier: Iterable[StageRecord]) -> Forecast:
@@ -75,13 +77,7 @@ def earlier_records(pipeline: Path, name: str) -> list[StageRecord]:
     return [one for one in found if one.state == "done"]
 
 
-def _sampled_tokens(events: Path) -> float:
+def _learnt_tokens(run: RunFolder) -> float:
     """Return the tokens that a run's GRPO has learnt, from its events; 0 of other commands."""
-    if not events.exists():
-        return 0.0
-    total = 0.0
-    with events.open() as lines:
-        for line in lines:
-            if '"kind":"step"' in line:
-                total += json.loads(line)["data"].get("num_tokens", 0)
-    return total
+    steps = (event.data for event in run.read_events() if event.kind == "step")
+    return sum(float(str(step.get("num_tokens", 0))) for step in steps)

@@ -11,7 +11,6 @@ from assay_shared.runs.run_lock import held
 from assay_shared.settings.environment import ServiceSettings, read_settings
 from assay_shared.settings.run_file import parse_config
 from assay_trainer.pipelines.pipeline_config import PipelineConfig, load_pipeline
-from assay_trainer.pipelines.pipeline_events import PipelineLog
 from assay_trainer.pipelines.pipeline_report import as_values, print_state, write_report
 from assay_trainer.pipelines.runner import Pipeline, PipelineRunner
 from assay_trainer.stop import Stop
@@ -54,7 +53,6 @@ def run_pipeline(
             runner = PipelineRunner(
                 found,
                 stop,
-                PipelineLog(place),
                 lambda name, line: status.update(f"{name}: {line[:100]}"),
             )
             try:

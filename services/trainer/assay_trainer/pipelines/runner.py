@@ -1,17 +1,18 @@
 """Runs the stages of a pipeline in their order, each once for its inputs."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_shared.errors import AssayError, BudgetExceeded, Conflict, NotFound
 from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.runs.run_folder import RunFolder, append_line
+from assay_shared.types.wire import Wire
 from assay_trainer.pipelines.child import last_line, run_command
 from assay_trainer.pipelines.gates import decide, told_value
 from assay_trainer.pipelines.ledger import Forecast, costs_of, earlier_records, forecast, rate
 from assay_trainer.pipelines.pipeline_config import AnyStage, EvaluateStage, PipelineConfig
-from assay_trainer.pipelines.pipeline_events import Overruled, PipelineLog
 from assay_trainer.pipelines.stage_command import StagePlaces, input_files, is_finished, prepare
 from assay_trainer.pipelines.stage_folder import (
     CommandAttempt,
@@ -32,6 +33,15 @@ class StageFailed(AssayError):
 
 class GateStopped(AssayError):
     """A gate does not let the pipeline continue."""
+
+
+class Overruled(Wire):
+    """A line of overruled.jsonl: a gate that does not stop the pipeline, and why."""
+
+    stage: str
+    inputs: str
+    reason: str
+    time: float
 
 
 @dataclass
@@ -107,8 +117,7 @@ class Pipeline:
         if found is None or found.record is None or not _stops(found.record.gates):
             raise NotFound(f"no gate of a stage {name!r} stops this pipeline")
         row = Overruled(stage=name, inputs=found.folder.inputs, reason=reason, time=time.time())
-        with (self.folder / _OVERRULED).open("a") as file:
-            file.write(row.model_dump_json() + "\n")
+        append_line(self.folder / _OVERRULED, row.model_dump_json())
 
 
 class PipelineRunner:
@@ -118,11 +127,11 @@ class PipelineRunner:
         self,
         pipeline: Pipeline,
         stop: Stop,
-        log: PipelineLog,
         on_line: Callable[[str, str], None],
     ) -> None:
         """Store the parts; `on_line` gets a stage's name and the last line of its log."""
-        self._pipeline, self._stop, self._log, self._on_line = pipeline, stop, log, on_line
+        self._pipeline, self._stop, self._on_line = pipeline, stop, on_line
+        self._log = RunFolder(pipeline.folder)
 
     def run(self, names: list[str]) -> None:
         """Run the stages of these names.
@@ -137,22 +146,26 @@ class PipelineRunner:
             planned = self._pipeline.stages[name]
             if planned.record is None:
                 planned.record = self._do(planned)
-                self._pipeline.stages[name] = planned
-            if planned.record.state == "done":
-                self._pass_gates(planned)
+            else:
+                planned.record = _decided_again(planned, planned.record)
+            self._pass_gates(planned, planned.record)
 
     def _do(self, planned: PlannedStage) -> StageRecord:
-        if missing := list(self._missing(planned)):
-            skipped = [one for one in missing if self._is_skipped(one)]
-            if skipped:
-                return self._skip(planned, f"{skipped[0]} was left out")
-            raise Conflict(f"{planned.name} needs {missing[0]}, which is not done")
-        limit_s = self._allowed_s(planned)
-        if limit_s == 0.0:
-            return self._skip(planned, "the budget does not allow its expected cost")
-        folder = planned.folder
-        if not is_finished(planned.stage, folder):
-            self._run_command(planned, limit_s)
+        needed = {name: self._pipeline.stages[name].record for name in planned.stage.named()}
+        for name, record in needed.items():
+            if record is not None and record.state == "skipped":
+                return self._skip(planned, f"{name} was left out")
+        for name, record in needed.items():
+            if record is None:
+                raise Conflict(f"{planned.name} needs {name}, which is not done")
+        left = self._money_left(planned.stage)
+        if left is not None and (left <= 0 or (planned.expected.money or 0.0) > left):
+            if planned.stage.skip_when_short:
+                return self._skip(planned, "the budget does not allow its expected cost")
+            raise self._too_dear(planned, left)
+        if not is_finished(planned.stage, planned.folder):
+            price = rate(planned.stage, self._pipeline.config)
+            self._run_command(planned, None if left is None else left / price * _HOUR_S)
         return self._finish(planned)
 
     def _run_command(self, planned: PlannedStage, limit_s: float | None) -> None:
@@ -161,7 +174,7 @@ class PipelineRunner:
         attempt = CommandAttempt(started=time.time())
         folder.add_attempt(attempt)
         words = prepare(planned.stage, folder, self._pipeline.places)
-        self._log.record("stage_started", stage=planned.name, words=words)
+        self._log.record("stage_started", stage=planned.name, words=[*words])
         code, is_late = run_command(
             words,
             folder.log,
@@ -187,18 +200,17 @@ class PipelineRunner:
 
     def _finish(self, planned: PlannedStage) -> StageRecord:
         folder, stage = planned.folder, planned.stage
-        costs = costs_of(stage, folder, self._pipeline.config, folder.seconds())
-        gates = decide(stage, folder.output) if isinstance(stage, EvaluateStage) else []
         record = StageRecord(
             name=planned.name,
             kind=stage.kind,
             inputs=folder.inputs,
             finished=time.time(),
-            costs=costs,
-            gates=tuple(gates),
+            costs=costs_of(stage, folder, self._pipeline.config),
+            gates=_gates(planned),
         )
         folder.write(record)
-        self._log.record("stage_finished", **record.model_dump(mode="json"))
+        # The kind of the event stands in its place.
+        self._log.record("stage_finished", **record.model_dump(mode="json", exclude={"kind"}))
         return record
 
     def _skip(self, planned: PlannedStage, reason: str) -> StageRecord:
@@ -213,47 +225,43 @@ class PipelineRunner:
         self._log.record("stage_skipped", stage=planned.name, reason=reason)
         return record  # not written: with a larger budget it is done
 
-    def _pass_gates(self, planned: PlannedStage) -> None:
-        assert planned.record is not None
-        stage = planned.stage
-        if isinstance(stage, EvaluateStage):  # as the file asks now, which may have changed
-            gates = tuple(decide(stage, planned.folder.output))
-            if gates != planned.record.gates:
-                planned.record = planned.record.model_copy(update={"gates": gates})
-                planned.folder.write(planned.record)
-        stopping = _stops(planned.record.gates)
+    def _pass_gates(self, planned: PlannedStage, record: StageRecord) -> None:
+        stopping = _stops(record.gates)
         overruled = {(one.stage, one.inputs) for one in self._pipeline.overrules()}
         if stopping and (planned.name, planned.folder.inputs) not in overruled:
             self._log.record("gate_stopped", stage=planned.name)
             raise GateStopped(_told(planned.name, stopping[0]), hint=_hint(stopping[0]))
 
-    def _missing(self, planned: PlannedStage) -> Iterator[str]:
-        for other in planned.stage.named():
-            record = self._pipeline.stages[other].record
-            if record is None or record.state != "done":
-                yield other
+    def _too_dear(self, planned: PlannedStage, left: float) -> BudgetExceeded:
+        assert self._pipeline.config.budget is not None
+        return BudgetExceeded(
+            f"{planned.name} is expected to cost {planned.expected.money or 0.0:.2f}, and "
+            f"{max(0.0, left):.2f} of {self._pipeline.config.budget.money:.2f} is left",
+            hint="raise budget.money, or set skip_when_short for the stage",
+        )
 
-    def _is_skipped(self, name: str) -> bool:
-        record = self._pipeline.stages[name].record
-        return record is not None and record.state == "skipped"
-
-    def _allowed_s(self, planned: PlannedStage) -> float | None:
-        """Return the seconds that the budget leaves; 0 to skip the stage, None without a limit."""
+    def _money_left(self, stage: AnyStage) -> float | None:
+        """Return what is left of the budget; None if nothing limits the stage."""
         config = self._pipeline.config
-        price = rate(planned.stage, config)
-        if config.budget is None or price == 0:
+        if config.budget is None or rate(stage, config) == 0:
             return None
-        left = config.budget.money - self._pipeline.spent()
-        expected = planned.expected.money or 0.0
-        if left <= 0 or expected > left:
-            if planned.stage.skip_when_short:
-                return 0.0
-            raise BudgetExceeded(
-                f"{planned.name} is expected to cost {expected:.2f}, and {max(0.0, left):.2f} of "
-                f"{config.budget.money:.2f} is left",
-                hint="raise budget.money, or set skip_when_short for the stage",
-            )
-        return left / price * _HOUR_S
+        return config.budget.money - self._pipeline.spent()
+
+
+def _decided_again(planned: PlannedStage, record: StageRecord) -> StageRecord:
+    """Return the record with the verdicts of the gates that the file has now, and keep it."""
+    gates = _gates(planned)
+    if gates == record.gates:
+        return record
+    record = record.model_copy(update={"gates": gates})
+    planned.folder.write(record)
+    return record
+
+
+def _gates(planned: PlannedStage) -> tuple[GateResult, ...]:
+    if not isinstance(planned.stage, EvaluateStage):
+        return ()
+    return tuple(decide(planned.stage, planned.folder.output))
 
 
 def _stops(gates: tuple[GateResult, ...]) -> list[GateResult]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from assay_shared.errors import InvalidInput, NotFound
 from assay_shared.runs.run_folder import RunFolder, write_json
 from assay_trainer.evaluate.policy.places import STAGES
@@ -110,7 +112,7 @@ def _train(stage: TrainStage, own: StageFolder, places: StagePlaces) -> list[str
     if RunFolder(own.output).config.exists():
         return ["train", "--resume", str(own.output)]
     shutil.rmtree(own.output, ignore_errors=True)
-    changes = [f"{key}={json.dumps(value)}" for key, value in stage.overrides.items()]
+    changes = _changes(stage.overrides)
     if stage.policy is not None:
         changes += _policy_of_run(stage.policy, places)
     return ["train", places.file(stage.run), *changes, "--folder", str(own.output)]
@@ -120,8 +122,12 @@ def _ablate(stage: AblateStage, own: StageFolder, places: StagePlaces) -> list[s
     if (own.output / "ablation.json").exists():
         return ["ablate", "--resume", str(own.output)]
     shutil.rmtree(own.output, ignore_errors=True)
-    changes = [f"{key}={json.dumps(value)}" for key, value in stage.overrides.items()]
-    return ["ablate", places.file(stage.file), *changes, "--folder", str(own.output)]
+    file, folder = places.file(stage.file), str(own.output)
+    return ["ablate", file, *_changes(stage.overrides), "--folder", folder]
+
+
+def _changes(overrides: Mapping[str, JsonValue]) -> list[str]:
+    return [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
 
 
 def _verify(stage: VerifyStage, own: StageFolder, places: StagePlaces) -> list[str]:

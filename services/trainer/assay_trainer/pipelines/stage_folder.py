@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -11,11 +10,11 @@ from pydantic import Field
 
 from assay_shared.errors import DatasetError, NotFound
 from assay_shared.runs.json_lines import read_json_lines
-from assay_shared.runs.run_folder import write_atomically
+from assay_shared.runs.run_folder import append_line, write_atomically
 from assay_shared.types.wire import Wire
+from assay_shared.weights.checkpoint import file_digest
 
 _RECORD, _ATTEMPTS = "stage.json", "attempts.jsonl"
-_CHUNK = 1 << 20
 #: Files of an input folder; more are refused, because a typing error may name all of a disk.
 _MAX_FILES = 100_000
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
@@ -98,11 +97,7 @@ class StageFolder:
 
     def add_attempt(self, attempt: CommandAttempt) -> None:
         """Append to the attempts: the start, and again with the end."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / _ATTEMPTS).open("a") as file:
-            file.write(attempt.model_dump_json() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self.path / _ATTEMPTS, attempt.model_dump_json())
 
     def attempts(self) -> list[CommandAttempt]:
         """Return the attempts; one that was killed counts until it was last seen."""
@@ -141,9 +136,7 @@ def digest_of(parts: Iterable[object], files: Iterable[Path]) -> str:
     for place in files:
         for file in _files(place):
             found.update(b"\0" + str(file.relative_to(place.parent)).encode() + b"\0")
-            with file.open("rb") as content:
-                while piece := content.read(_CHUNK):
-                    found.update(piece)
+            found.update(file_digest(file).encode())
     return found.hexdigest()
 
 

@@ -16,7 +16,6 @@ import yaml
 from assay_shared.errors import BudgetExceeded, Conflict, NotFound
 from assay_trainer.pipelines.operation import selected
 from assay_trainer.pipelines.pipeline_config import load_pipeline
-from assay_trainer.pipelines.pipeline_events import PipelineLog
 from assay_trainer.pipelines.pipeline_report import write_report
 from assay_trainer.pipelines.runner import GateStopped, Pipeline, PipelineRunner, StageFailed
 from assay_trainer.stop import Stop
@@ -46,7 +45,7 @@ def opened(tmp_path: Path) -> Pipeline:
 
 def run(tmp_path: Path, *names: str) -> Pipeline:
     found = opened(tmp_path)
-    runner = PipelineRunner(found, Stop(), PipelineLog(found.folder), lambda name, line: None)
+    runner = PipelineRunner(found, Stop(), lambda name, line: None)
     runner.run(list(names) or list(found.stages))
     return found
 
