@@ -3,14 +3,14 @@
 from typing import Any
 
 from assay_reward.or_debug.evaluate.policy import PolicyReply
-from assay_shared.errors import InvalidInput, Unreachable
-
-_SERVICE = "model server"
-#: Values of `finish_reason` with which the policy's own words end.
-_OWN_ENDS = (
-    *("stop", "length", "eos", "eos_token", "end_turn", "stop_sequence"),
-    *("tool_calls", "function_call"),
+from assay_shared.clients.model_replies import (
+    ended_choice,
+    fault,
+    first_choice,
+    sampled_tokens,
+    shown,
 )
+
 #: Parts of a content by their type: the key of their words, or None for reasoning.
 _PARTS = {
     "text": "text",
@@ -19,9 +19,6 @@ _PARTS = {
     "reasoning": None,
     "thinking": None,
 }
-#: A server may count tokens of its template or of a stop: so much above `max_tokens` is believed.
-_TIMES_MAX, _ABOVE_MAX = 4, 1024
-_MAX_SHOWN = 200
 
 
 def refuse_without_answer(completion: dict[str, Any]) -> None:
@@ -30,16 +27,9 @@ def refuse_without_answer(completion: dict[str, Any]) -> None:
     Raises:
         Unreachable: it has an error, no choice, an end that is not normal, or no text.
     """
-    choices = completion.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    message = first.get("message") if isinstance(first, dict) else None
-    if not isinstance(first, dict) or not isinstance(message, dict) or completion.get("error"):
-        told = str(completion.get("error") or "no choices")[:_MAX_SHOWN]
-        raise Unreachable(f"a completion without an answer: {told}", service=_SERVICE)
-    ended = str(first.get("finish_reason")).lower()
-    if ended not in _OWN_ENDS:
-        told = f"an answer that did not end normally (finish_reason {ended[:_MAX_SHOWN]})"
-        raise Unreachable(told, service=_SERVICE)
+    message = ended_choice(completion).get("message")
+    if not isinstance(message, dict):
+        raise fault("a choice without a message")
     _text_of(message)
 
 
@@ -49,19 +39,8 @@ def read_reply(completion: dict[str, Any], max_tokens: int) -> PolicyReply:
     Raises:
         InvalidInput: the server does not count its tokens, or its count cannot be right.
     """
-    text = _text_of(completion["choices"][0]["message"])
-    usage = completion.get("usage")
-    found = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise InvalidInput("a reply without usage.completion_tokens", service=_SERVICE)
-    lowest, highest = int(bool(text)), _TIMES_MAX * max_tokens + _ABOVE_MAX
-    if not lowest <= found <= highest:
-        raise InvalidInput(
-            "a reply whose usage.completion_tokens cannot be right: "
-            f"{str(found)[:_MAX_SHOWN]}, for {len(text)} characters and max_tokens {max_tokens}",
-            service=_SERVICE,
-        )
-    return PolicyReply(text, found)
+    text = _text_of(first_choice(completion)["message"])
+    return PolicyReply(text, sampled_tokens(completion, text, max_tokens))
 
 
 def _text_of(message: dict[str, Any]) -> str:
@@ -76,13 +55,9 @@ def _text_of(message: dict[str, Any]) -> str:
 def _words_of(part: object) -> str:
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(part, dict) or not isinstance(kind, str) or kind not in _PARTS:
-        raise Unreachable(f"an answer without words: {_shown(part)}", service=_SERVICE)
+        raise fault(f"an answer without words: {shown(part)}")
     key = _PARTS[kind]
     words = "" if key is None else part.get(key)
     if not isinstance(words, str):
-        raise Unreachable(f"an answer without words: {_shown(words)}", service=_SERVICE)
+        raise fault(f"an answer without words: {shown(words)}")
     return words
-
-
-def _shown(value: object) -> str:
-    return str(value)[:_MAX_SHOWN]
