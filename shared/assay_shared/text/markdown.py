@@ -1,6 +1,7 @@
 """Texts from outside in Markdown: shown as they are, never read as markup."""
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 
 _TICKS = re.compile(r"`+")
 #: Control characters but line breaks and tabs, and those that change the direction of text.
@@ -21,6 +22,20 @@ def code(text: str) -> str:
     ticks = "`" * (_longest_ticks(line) + 1)
     # A space on each side keeps a backtick at an end of the text from joining the fence.
     return f"{ticks} {line} {ticks}"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield a table's lines, then an empty line."""
+    yield "| " + " | ".join(headings) + " |"
+    yield "|" + "---|" * len(headings)
+    for row in rows:
+        yield "| " + " | ".join(_cell(text) for text in row) + " |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    """Return the text escaped for a cell: a failure's message may hold any character."""
+    return " ".join(visible(text).split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def visible(text: str) -> str:

@@ -7,8 +7,9 @@ from assay_judge.bench import figures
 from assay_judge.bench.names import Reason
 from assay_judge.bench.record import Arm, Bench, Measures
 from assay_judge.bench.sets import STYLES
-from assay_judge.calibration.tables import number, percent, table
+from assay_judge.calibration.estimates import number, percent
 from assay_shared.runs.run_folder import write_atomically
+from assay_shared.text.markdown import table
 
 RECORD, REPORT = "summary.json", "report.md"
 SUMMARY = (

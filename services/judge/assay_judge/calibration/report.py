@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assay_judge.calibration import figures
-from assay_judge.calibration.tables import number, percent, table
+from assay_judge.calibration.estimates import number, percent
 from assay_judge.calibration_record import Agreement, Calibration, JudgeCalibration, McNemar
 from assay_shared.errors import Conflict
 from assay_shared.runs.run_folder import write_atomically
+from assay_shared.text.markdown import table
 
 RECORD, REPORT, LOG = "calibration.json", "report.md", "judgements.jsonl"
 

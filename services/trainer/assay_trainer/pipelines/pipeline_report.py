@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from assay_shared.runs.run_folder import write_atomically, write_json
-from assay_shared.text.markdown import visible
+from assay_shared.text.markdown import table, visible
 from assay_trainer.pipelines.gates import told_value
 from assay_trainer.pipelines.ledger import Forecast
 from assay_trainer.pipelines.runner import Pipeline, PlannedStage
@@ -64,7 +64,7 @@ def print_state(pipeline: Pipeline, console: Console) -> None:
 
 def write_report(pipeline: Pipeline) -> Path:
     """Write report.md and report.json; return the path of the first."""
-    lines = [f"# {pipeline.config.name}", "", *_markdown(_COLUMNS, stage_rows(pipeline)), ""]
+    lines = [f"# {pipeline.config.name}", "", *table(_COLUMNS, stage_rows(pipeline))]
     gates: Rows = [
         (one.name, gate.set, gate.metric, gate.bound, told_value(gate), gate.verdict, gate.action)
         for one in pipeline.stages.values()
@@ -73,11 +73,11 @@ def write_report(pipeline: Pipeline) -> Path:
     ]
     if gates:
         columns = ("stage", "set", "metric", "bound", "measured", "verdict", "what to do")
-        lines += ["## Gates", "", *_markdown(columns, gates), ""]
+        lines += ["## Gates", "", *table(columns, gates)]
     overruled = pipeline.overrules()
     if overruled:
         rows: Rows = [(one.stage, one.reason) for one in overruled]
-        lines += ["## Overruled", "", *_markdown(("stage", "reason"), rows), ""]
+        lines += ["## Overruled", "", *table(("stage", "reason"), rows)]
     if pipeline.config.budget is not None:
         spent, budget = pipeline.spent(), pipeline.config.budget.money
         lines += [f"Spent with all attempts: {spent:.2f} of {budget:.2f}.", ""]
@@ -135,16 +135,9 @@ def _hours(told: Forecast) -> tuple[float, float, float]:
 
 
 def _table(columns: tuple[str, ...], rows: Rows) -> Table:
-    table = Table(box=None, pad_edge=False)
+    shown = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < 3 else "right")
+        shown.add_column(column, justify="left" if number < 3 else "right")
     for row in rows:
-        table.add_row(*(visible(cell) for cell in row))
-    return table
-
-
-def _markdown(columns: tuple[str, ...], rows: Rows) -> list[str]:
-    cells = [columns, tuple("---" for _ in columns), *rows]
-    return [
-        "| " + " | ".join(visible(one).replace("|", "\\|") for one in row) + " |" for row in cells
-    ]
+        shown.add_row(*(visible(cell) for cell in row))
+    return shown
