@@ -97,6 +97,22 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
+def section_of(values: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
+    """Return the section of a dotted key, made where it is missing or null, and the last part.
+
+    Raises:
+        ConfigError: a part of the key is not a section.
+    """
+    *parents, last = key.split(".")
+    for parent in parents:
+        if values.get(parent) is None:
+            values[parent] = {}
+        values = values[parent]
+        if not isinstance(values, dict):
+            raise ConfigError(f"{parent} is not a section", field=key)
+    return values, last
+
+
 def _apply(values: dict[str, Any], override: str) -> None:
     """Set an override `a.b.c=value` in `values`; the value is read as YAML."""
     key, sign, text = override.partition("=")

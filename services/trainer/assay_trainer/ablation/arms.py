@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_shared.errors import ConfigError
-from assay_shared.settings.run_file import load_config, parse_config, read_yaml
+from assay_shared.settings.run_file import load_config, parse_config, read_yaml, section_of
 from assay_trainer.ablation.ablation_config import AblationConfig, Overrides
 from assay_trainer.ablation.metrics import check_metrics
 from assay_trainer.config import EvaluationConfig, RunConfig
@@ -81,15 +81,8 @@ def with_overrides(values: Mapping[str, Any], overrides: Overrides) -> dict[str,
     """
     changed = deepcopy(dict(values))
     for key, value in overrides.items():
-        *parents, last = key.split(".")
-        at = changed
-        for parent in parents:
-            if at.get(parent) is None:
-                at[parent] = {}
-            at = at[parent]
-            if not isinstance(at, dict):
-                raise ConfigError(f"{parent} is not a section", field=key)
-        at[last] = deepcopy(value)
+        section, last = section_of(changed, key)
+        section[last] = deepcopy(value)
     return changed
 
 

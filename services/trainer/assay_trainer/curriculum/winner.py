@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from assay_shared.errors import ConfigError, DatasetError
-from assay_shared.settings.run_file import parse_config, read_values
+from assay_shared.settings.run_file import parse_config, read_values, section_of
 from assay_shared.weights import checkpoint
 from assay_trainer.config import RunConfig
 
@@ -132,14 +132,7 @@ def _taken(
 
 def _set(values: dict[str, Any], key: str, value: JsonValue, arm: str) -> None:
     """Set a dotted key, unless the file says something else about it."""
-    *parents, last = key.split(".")
-    section = values
-    for parent in parents:
-        if section.get(parent) is None:
-            section[parent] = {}
-        section = section[parent]
-        if not isinstance(section, dict):
-            raise ConfigError(f"{parent} is not a section", field=key)
+    section, last = section_of(values, key)
     written = section.get(last, _MISSING)
     if written is not _MISSING and json.dumps(written) != json.dumps(value):
         raise ConfigError(
