@@ -1,14 +1,30 @@
 """The pipeline file: stages in their order, each with its gate and its cost."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from assay_shared.settings.run_file import Config, load_config
 
 _NAME = r"^[a-z][a-z0-9_]{0,40}$"
+#: A word in braces, as a placeholder is: JSON and YAML in braces have more than one word.
+_PLACEHOLDER = re.compile(r"\{\s*([A-Za-z_]+)\s*\}")
+_STAGE_PLACEHOLDER = re.compile(r"\{stage:([^{}]*)\}")
+
+
+def _known_placeholders(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a word may not hold the character NUL")
+    for found in _PLACEHOLDER.finditer(text):
+        if found[0] != "{folder}":
+            raise ValueError(f"there is no {found[0]}: give {{folder}} or {{stage:NAME}}")
+    return text
+
+
+FilledText = Annotated[str, AfterValidator(_known_placeholders)]
 StageName = Annotated[str, Field(pattern=_NAME)]
 
 
@@ -81,12 +97,13 @@ class EvaluateStage(_Stage):
 
     kind: Literal["evaluate"]
     policy: str
-    sets: dict[str, str] = Field(min_length=1)
+    #: By name; {stage:NAME} is the folder of another stage.
+    sets: dict[str, FilledText] = Field(min_length=1)
     protocol: dict[str, JsonValue] = Field(default_factory=dict)
     limit: int | None = Field(default=None, gt=0)
 
     def named(self) -> Iterator[str]:
-        yield from (*self.after, *_stage_of(self.policy))
+        yield from (*self.after, *_stage_of(self.policy), *_stages_in(self.sets.values()))
 
 
 class CompareStage(_Stage):
@@ -140,15 +157,12 @@ class CommandStage(_Stage):
     """
 
     kind: Literal["command"]
-    words: tuple[str, ...] = Field(min_length=1)
+    words: tuple[FilledText, ...] = Field(min_length=1)
     #: Files and folders whose content decides the result.
     inputs: tuple[Path, ...] = ()
 
     def named(self) -> Iterator[str]:
-        yield from self.after
-        for word in self.words:
-            for part in word.split("{stage:")[1:]:
-                yield part.partition("}")[0]
+        yield from (*self.after, *_stages_in(self.words))
 
 
 AnyStage = (
@@ -192,6 +206,12 @@ class PipelineConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _a_budget_has_a_price(self) -> Self:
+        if self.budget is not None and self.price_per_hour == 0:
+            raise ValueError("budget limits nothing without price_per_hour")
+        return self
+
+    @model_validator(mode="after")
     def _gates_have_results(self) -> Self:
         for name, stage in self.stages.items():
             if stage.gates and not isinstance(stage, EvaluateStage):
@@ -214,6 +234,12 @@ def load_pipeline(file: Path, overrides: tuple[str, ...]) -> PipelineConfig:
         ConfigError: a key is unknown or its value cannot be used; names the key.
     """
     return load_config(PipelineConfig, file, overrides)
+
+
+def _stages_in(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the stages that texts name as {stage:NAME}."""
+    for text in texts:
+        yield from _STAGE_PLACEHOLDER.findall(text)
 
 
 def _stage_of(policy: str | None) -> Iterator[str]:

@@ -130,14 +130,21 @@ def digest_of(parts: Iterable[object], files: Iterable[Path]) -> str:
     """Return the SHA-256 of values and of the content of files and folders.
 
     Raises:
-        NotFound: a file is missing.
+        NotFound: a file is missing, or cannot be read.
     """
     found = hashlib.sha256(json.dumps(list(parts), sort_keys=True, default=str).encode())
     for place in files:
         for file in _files(place):
             found.update(b"\0" + str(file.relative_to(place.parent)).encode() + b"\0")
-            found.update(file_digest(file).encode())
+            found.update(_read_digest(file))
     return found.hexdigest()
+
+
+def _read_digest(file: Path) -> bytes:
+    try:
+        return file_digest(file).encode()
+    except OSError as error:
+        raise NotFound(f"{file} cannot be read: {error.strerror or error}") from None
 
 
 def _files(place: Path) -> Iterator[Path]:

@@ -16,6 +16,9 @@ SFT: dict[str, Any] = {"kind": "train", "run": "run.yaml"}
 EVALUATE: dict[str, Any] = {"kind": "evaluate", "policy": "stage:sft", "sets": {"a": "a.jsonl"}}
 
 
+COMMAND: dict[str, Any] = {"kind": "command", "words": ["tasks"]}
+
+
 def load(tmp_path: Path, stages: dict[str, Any], **further: Any) -> PipelineConfig:
     file = tmp_path / "pipeline.yaml"
     file.write_text(yaml.safe_dump({"stages": stages, **further}, sort_keys=False))
@@ -67,6 +70,14 @@ def test_a_verification_names_its_policy_and_its_prompts_are_inputs(tmp_path: Pa
             },
             "has to name one of the sets",
         ),
+        (
+            {"e": {"kind": "evaluate", "policy": "x", "sets": {"a": "{stage:made}/a.jsonl"}}},
+            "e needs made, and there is no such stage",
+        ),
+        ({"c": COMMAND | {"words": ["a", "{fodler}/a"]}}, "there is no {fodler}"),
+        ({"c": COMMAND | {"words": ["{ folder }/a"]}}, "there is no { folder }"),
+        ({"c": COMMAND | {"words": ["{stage: sft}/a"]}}, "c needs  sft"),
+        ({"c": COMMAND | {"words": ["a\0b"]}}, "NUL"),
         ({"Sft": SFT}, "Sft"),
         ({"sft": {"kind": "sft"}}, "kind"),
         ({"sft": SFT | {"expected_minutes": {"expected": 9, "maximum": 3}}}, "minimum <= expected"),
@@ -88,3 +99,26 @@ def test_an_unknown_key_is_named(tmp_path: Path) -> None:
 def test_every_example_can_be_planned(file: Path, tmp_path: Path) -> None:
     found = Pipeline.open(tmp_path, file, load_pipeline(file, ()))
     assert all(one.record is None for one in found.stages.values())
+
+
+def test_values_in_braces_are_no_placeholders(tmp_path: Path) -> None:
+    words = ["train", "curriculum={stages: []}", '{"a": 1}', "{}", "grpo={steps: 3}"]
+    found = load(tmp_path, {"c": {"kind": "command", "words": words}})
+    assert list(found.stages["c"].named()) == []
+
+
+def test_a_budget_without_a_price_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="limits nothing without price_per_hour"):
+        load(tmp_path, {"sft": SFT}, budget={"money": 1.0})
+
+
+def test_a_set_of_another_stage_is_an_input(tmp_path: Path) -> None:
+    evaluate = {"kind": "evaluate", "policy": "x", "sets": {"a": "{stage:made}/a.jsonl"}}
+    keys = []
+    for number in ("1", "2"):
+        file = tmp_path / "pipeline.yaml"
+        made = {"kind": "command", "words": ["tasks", "--num", number]}
+        file.write_text(yaml.safe_dump({"stages": {"made": made, "e": evaluate}}, sort_keys=False))
+        found = Pipeline.open(tmp_path / "p", file, load_pipeline(file, ()))
+        keys.append(found.stages["e"].folder.inputs)
+    assert keys[0] != keys[1]
