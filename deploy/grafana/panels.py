@@ -4,6 +4,7 @@ python deploy/grafana/panels.py FOLDER
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,12 @@ UNITS = {
     "per second": "cps",
     "up": "bool_on_off",
 }
+
+#: A metric of ours in an expression, with the brace of its matchers.
+_METRIC = re.compile(r"\b(?:(?:assay|process)_\w+|up)\b({)?")
+#: By what every dashboard chooses a release; Compose's series have neither label.
+_SCOPE = {"namespace": "assay_service_info", "release": "assay_service_info"}
+_MATCHERS = ", ".join(f'{label}=~"${label}"' for label in _SCOPE)
 
 
 Kind = Literal["timeseries", "stat", "table", "bargauge"]
@@ -85,6 +92,15 @@ def to_json(dashboard: Dashboard) -> Json:
     }
 
 
+def scoped(expression: str) -> str:
+    """Return the expression with every metric limited to the chosen namespace and release."""
+
+    def limit(found: re.Match[str]) -> str:
+        return f"{found[0]}{_MATCHERS}, " if found[1] else f"{found[0]}{{{_MATCHERS}}}"
+
+    return _METRIC.sub(limit, expression)
+
+
 def _source_variable() -> Json:
     return {
         "name": "datasource",
@@ -103,8 +119,8 @@ def _variables(dashboard: Dashboard) -> list[Json]:
             "label": label,
             "type": "query",
             "datasource": _SOURCE,
-            "query": {"query": f"label_values({metric}, {label})", "refId": label},
-            "definition": f"label_values({metric}, {label})",
+            "query": {"query": f"label_values({asked}, {label})", "refId": label},
+            "definition": f"label_values({asked}, {label})",
             "refresh": 2,
             "includeAll": True,
             "multi": True,
@@ -112,7 +128,10 @@ def _variables(dashboard: Dashboard) -> list[Json]:
             "current": {"text": "All", "value": "$__all"},
             "sort": 1,
         }
-        for label, metric in dashboard.variables.items()
+        for label, asked in [
+            *_SCOPE.items(),
+            *((label, scoped(metric)) for label, metric in dashboard.variables.items()),
+        ]
     ]
 
 
@@ -165,7 +184,7 @@ def _panel(panel: Panel, number: int, place: Json) -> Json:
             {
                 "refId": chr(ord("A") + index),
                 "datasource": _SOURCE,
-                "expr": expression,
+                "expr": scoped(expression),
                 "legendFormat": legend or "__auto",
                 "instant": instant,
                 "range": not instant,

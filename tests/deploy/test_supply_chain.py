@@ -3,8 +3,11 @@
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
+import venv
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,6 +57,77 @@ def test_what_is_not_on_the_list_or_differs_is_not_installed(tmp_path: Path) -> 
         assert done.returncode != 0
         assert told in done.stderr
         assert not target.exists()
+
+
+def make_wheel(folder: Path, name: str, version: str) -> str:
+    """Write a wheel with an empty module; return its line of a list."""
+    information = f"{name}-{version}.dist-info"
+    file = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(file, "w") as wheel:
+        wheel.writestr(f"{name}.py", f"version = {version!r}\n")
+        wheel.writestr(
+            f"{information}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        wheel.writestr(
+            f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{information}/RECORD", "")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return f"{name.replace('_', '-')}=={version} --hash=sha256:{digest}"
+
+
+def install(folder: Path, *arguments: str) -> None:
+    """Install lists of a folder from its wheels alone."""
+    shutil.copy(ROOT / "requirements/install.py", folder)
+    subprocess.run(
+        [sys.executable, folder / "install.py", *arguments],
+        check=True,
+        timeout=120,
+        env=os.environ
+        | {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
+        | {"PIP_FIND_LINKS": str(folder)},
+    )
+
+
+def imported(python: Path, module: str) -> str:
+    """Return the version of a module in an environment; empty if it is not there."""
+    script = f"import {module}; print({module}.version)"
+    return subprocess.run([python, "-c", script], capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def lender(tmp_path: Path) -> Path:
+    """Return the interpreter of an environment with torch 2.0."""
+    (tmp_path / "engine.txt").write_text(make_wheel(tmp_path, "torch", "2.0"))
+    venv.create(tmp_path / "lender")
+    python = tmp_path / "lender/bin/python"
+    install(tmp_path, "engine", "--cuda", "--python", str(python))
+    return python
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "is_shared"), [("2.0", True), ("2.1", False)])
+def test_an_environment_lends_its_torch_if_that_is_the_lists(
+    tmp_path: Path, lender: Path, version: str, is_shared: bool
+) -> None:
+    lines = [make_wheel(tmp_path, name, version) for name in ("torch", "nvidia_nccl", "other")]
+    (tmp_path / "service.txt").write_text("\n".join(lines))
+    venv.create(tmp_path / "borrower")
+    python = tmp_path / "borrower/bin/python"
+    install(tmp_path, "service", "--python", str(python), "--torch-of", str(lender))
+    assert imported(python, "other") == version
+    assert imported(python, "torch") == version
+    assert imported(python, "nvidia_nccl") == ("" if is_shared else version)
+
+
+@pytest.mark.slow
+def test_of_the_pins_of_a_package_that_of_this_machine_is_taken(tmp_path: Path) -> None:
+    pins = [make_wheel(tmp_path, "six", version) for version in ("1.0", "2.0", "3.0")]
+    markers = ("python_version < '3'", "python_version >= '3'", "sys_platform == 'none'")
+    lines = [pin.replace(" ", f" ; {mark} ", 1) for pin, mark in zip(pins, markers, strict=True)]
+    (tmp_path / "forked.txt").write_text("\n".join(lines))
+    install(tmp_path, "forked", "--target", str(tmp_path / "target"), "--torch-of", "/nowhere")
+    assert (tmp_path / "target/six.py").read_text() == "version = '2.0'\n"
 
 
 ADVISORY = """
@@ -140,7 +214,7 @@ def test_all_images_of_the_repository_are_asked_for() -> None:
     done = run("deploy/pin_images.py", "--insecure", "--registry", "127.0.0.1:1")
     named = {line.partition(": ")[0] for line in done.stderr.splitlines()}
     assert {name.partition(":")[0] for name in named} >= {
-        *("python", "redis", "busybox", "vllm/vllm-openai", "grafana/grafana", "prom/prometheus")
+        *("python", "redis", "busybox", "grafana/grafana", "prom/prometheus")
     }
 
 

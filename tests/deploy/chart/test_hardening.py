@@ -4,9 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.chart.pod_security import beyond_baseline, beyond_restricted
 from tests.support.chart.rendering import (
+    CHART,
     EXAMPLES,
     Manifest,
     container,
@@ -15,6 +17,7 @@ from tests.support.chart.rendering import (
     render,
 )
 
+VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 KINDS: list[dict[str, Any]] = [
     {},
     {"inference": {"replicas": 2}, "worker": {"autoscaling": {"enabled": True}}},
@@ -174,7 +177,7 @@ USER_NAMESPACES: dict[str, Check] = {
     "root of the pod is nobody on the node": lambda pod, _: pod["spec"]["hostUsers"] is False,
     "its own seccomp profile": lambda _, box: (
         box["securityContext"]["seccompProfile"]
-        == {"type": "Localhost", "localhostProfile": "assay/sandbox.json"}
+        == {"type": "Localhost", "localhostProfile": f"assay/sandbox-{VERSION}.json"}
     ),
     "an unmasked /proc, in a user namespace alone": lambda pod, box: (
         box["securityContext"]["procMount"] == "Unmasked" and pod["spec"]["hostUsers"] is False

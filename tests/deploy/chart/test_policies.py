@@ -1,6 +1,7 @@
 """The network as the policies draw it: exactly these edges, and no way out of the sandbox."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,7 +111,7 @@ def test_by_default_these_are_all_the_edges() -> None:
 
 
 def test_the_page_says_which_edges_there_are() -> None:
-    page = (ROOT / "docs" / "deploy_kubernetes.md").read_text()
+    page = (ROOT / "docs" / "deploy_network.md").read_text()
     table = page.partition("| from | to | port |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (\w+) \| (\w+) \| (\d+) \|$", table, re.MULTILINE)
     found = [Edge(sender, receiver, int(port)) for sender, receiver, port in rows]
@@ -191,6 +192,25 @@ def test_a_direct_transfer_opens_ports_between_trainer_and_engine_alone() -> Non
     assert Edge("engine", "trainer", 22) not in more
 
 
+def test_names_are_looked_up_at_the_port_where_the_pods_of_the_server_listen() -> None:
+    label = {"key": "dns.operator.openshift.io/daemonset-dns", "value": "default"}
+    dns = {"namespace": "openshift-dns", "podLabel": label, "port": 5353}
+    rendered = render({"networkPolicy": {"dns": {**dns, "address": "169.254.20.10"}}})
+    places = [
+        Place("server", "10.128.0.3", "openshift-dns", {label["key"]: label["value"]}),
+        Place("cache", "169.254.20.10"),
+    ]
+    asking = [pod for pod in pods_of(rendered) if pod.name in ASKS_NAMES]
+    assert asking
+    for protocol in ("UDP", "TCP"):
+        ports = [Port(protocol, number) for number in (53, 5353)]
+        assert edges(rendered, asking, places, ports) == {
+            edge
+            for pod in asking
+            for edge in (Edge(pod.name, "server", 5353), Edge(pod.name, "cache", 53))
+        }
+
+
 def test_the_nodes_of_a_run_reach_each_other_and_nothing_more() -> None:
     def between(nodes: int) -> set[Edge]:
         run = {"kind": "Job", "nodes": nodes, "run": {"file": {"name": "a"}}}
@@ -198,6 +218,7 @@ def test_the_nodes_of_a_run_reach_each_other_and_nothing_more() -> None:
         pods = pods_of(rendered)
         (first,) = (pod for pod in pods if pod.labels["assay/network"] == "trainer")
         second = Place("run-second", "10.244.7.1", NAMESPACE, first.labels)
+        pods = [replace(pod, name="run-run") if pod is first else pod for pod in pods]
         return edges(rendered, [*pods, second], [*pods, second], PORTS)
 
     both = ({"run-run", "run-second"},)

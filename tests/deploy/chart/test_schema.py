@@ -1,6 +1,7 @@
 """An impossible value, or an unknown key, is refused with its name."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,9 @@ from tests.support.chart.rendering import CHART, at, merge, render
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+PART = SCHEMA["$defs"]["part"]["properties"]
 
 
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +34,12 @@ def sections(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict
             yield from sections(resolved(below), f"{path}.{key}".lstrip("."))
 
 
-SECTIONS = dict(sections(SCHEMA))
+#: `global` belongs to the chart above, which may have further keys there.
+SECTIONS = {path: schema for path, schema in sections(SCHEMA) if path != "global"}
+#: The parts, and what each of them takes without a line in values.yaml.
+PARTS = [path for path, schema in SECTIONS.items() if "allOf" in schema]
+UNWRITTEN = set(PART) - {"resources"}
+SECTIONS = dict(sections({"properties": PART}, "judge")) | SECTIONS
 
 
 def default_at(path: str) -> Any:
@@ -41,11 +50,27 @@ def default_at(path: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in SECTIONS if not path.endswith((".requests", ".limits"))]
+    "path",
+    [
+        path
+        for path in SECTIONS
+        if path.partition(".")[2].partition(".")[0] not in PART
+        and not path.endswith((".requests", ".limits"))
+    ],
 )
 def test_the_schema_and_the_defaults_have_the_same_keys(path: str) -> None:
-    expected = set(SECTIONS[path]["properties"]) - {"global"}
-    assert set(default_at(path)) == expected
+    of_part = UNWRITTEN if path in PARTS else set()
+    expected = set(SECTIONS[path]["properties"]) | ({"resources"} if of_part else set())
+    assert set(default_at(path)) - of_part == expected
+
+
+def test_every_part_takes_the_same_and_values_yaml_says_what() -> None:
+    head = (CHART / "values.yaml").read_text().partition("\nenabled:")[0].replace("\n# ", " ")
+    for path in PARTS:
+        (pattern,) = SECTIONS[path]["patternProperties"]
+        assert pattern == f"^({'|'.join(PART)})$"
+        assert re.search(rf" {path}( \(its engines\))?(,| and|\.)", head), path
+    assert [key for key in UNWRITTEN if f" {key}: " not in head] == []
 
 
 @pytest.mark.parametrize("path", SECTIONS)
@@ -78,15 +103,17 @@ WRONG: list[tuple[str, object]] = [
     ("sandbox.level", "fallback"),
     ("sandbox.slots", 0),
     ("sandbox.seccompProfile", "../../etc/passwd"),
-    ("sandbox.runtimeClassName", ""),
-    ("sandbox.replicas", 0),
+    ("sandbox.runtimeClassName", "g Visor"),
+    ("sandbox.replicas", -1),
     ("sandbox.autoscaling.cpuPercent", 400),
     ("judge.shared", "memory"),
     ("judge.egress.internet", "443"),
     ("judge.config", "chain: []"),
     ("reward.podDisruptionBudget.maxUnavailable", -1),
+    ("reward.executor.config", "models: []"),
+    ("reward.executor.egress.internet", "443"),
     ("trainer.kind", "Deployment"),
-    ("trainer.weightTransfer", "upload"),
+    ("trainer.weightTransfer", "nfs"),
     ("trainer.run.name", "Bad Name"),
     ("trainer.nodes", 0),
     ("trainer.nodes", "two"),
@@ -134,7 +161,8 @@ def test_a_wrong_entry_is_refused_with_its_place(path: str, value: object, where
     "name", ["ASSAY_TOKEN", "ASSAY_SANDBOX_TOKEN", "OPENAI_API_KEY", "ASSAY_REDIS_URL", "lower"]
 )
 def test_a_secret_is_no_plain_variable(name: str) -> None:
-    with pytest.raises(helm_python.HelmValuesError, match=name):
+    errors = (helm_python.HelmValuesError, helm_python.HelmRenderError)
+    with pytest.raises(errors, match=name):
         render({"worker": {"environment": {name: "x"}}})
 
 
@@ -153,7 +181,36 @@ APART: list[tuple[dict[str, Any], str]] = [
         {"inference": {"replicas": 2}, "trainer": {"weightTransfer": "direct"}},
         "trainer.weightTransfer: direct reaches one engine",
     ),
+    ({"trainer": {"queueName": "gpus"}}, "trainer.queueName: Kueue starts Jobs"),
+    (
+        {"trainer": {**RUN, "queueName": "gpus", "replicas": 0}},
+        "trainer.replicas: 0 would not pause the run",
+    ),
+    (
+        {"trainer": {**RUN, "queueName": "gpus", "replicas": 0, "nodes": 2}},
+        "trainer.replicas: 0 would not pause the run",
+    ),
+    (
+        {"worker": {"autoscaling": {"enabled": True, "by": "cpu"}}},
+        "worker.autoscaling.minReplicas: 0 needs by: queue",
+    ),
+    (
+        {"sandbox": {"autoscaling": {"enabled": True, "by": "waiting"}}},
+        "sandbox.autoscaling.by: waiting needs monitoring.prometheus",
+    ),
+    (
+        {"inference": {"autoscaling": {"enabled": True}}, "trainer": {"weightTransfer": "direct"}},
+        "trainer.weightTransfer: direct reaches one engine",
+    ),
     ({"trainer": {"kind": "Job"}}, "trainer.kind: Job needs trainer.run.file"),
+    (
+        {"trainer": {"kind": "Job", "run": {"file": {"name": "a"}, "pipeline": "name: a"}}},
+        "trainer.run has both file and pipeline",
+    ),
+    (
+        {"trainer": {"kind": "Job", "gpus": 2, "run": {"pipeline": "name: a"}}},
+        "trainer.run.pipeline trains on one GPU",
+    ),
     ({"trainer": {"nodes": 2}}, "trainer.nodes and trainer.gpus above 1 need trainer.kind: Job"),
     ({"trainer": {"gpus": 2}}, "trainer.nodes and trainer.gpus above 1 need trainer.kind: Job"),
     (
@@ -166,7 +223,7 @@ APART: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"inference": {"modelDownload": {"enabled": True}}},
-        "inference.modelDownload needs repository and folder",
+        "inference.modelDownload needs folder, and repository",
     ),
     (
         {"inference": {"engine": "sglang", "gpus": 2}},
@@ -177,6 +234,7 @@ APART: list[tuple[dict[str, Any], str]] = [
         {"ingress": {"enabled": True, "hosts": {"trainer": "a.b"}}, "auth": {"enabled": False}},
         "ingress.enabled needs auth.enabled",
     ),
+    ({"auth": {"hosts": ["a.b"]}}, "auth.hosts counts with auth.enabled: false"),
     ({"redis": {"enabled": False}}, "redis.enabled: false needs redis.external.host"),
     (
         {"redis": {"enabled": False, "external": {"host": "redis.example.com"}}},
@@ -192,13 +250,15 @@ def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], mess
 
 
 @pytest.mark.parametrize(("nodes", "room"), [(1, 63), (64, 47)])
-def test_a_run_whose_pods_have_too_long_a_name_is_refused(nodes: int, room: int) -> None:
+def test_a_run_of_any_name_has_a_name_that_fits(nodes: int, room: int) -> None:
     """A Job's name is a label of its pods; that of a JobSet gets numbers and a suffix."""
-    trainer = RUN | {"nodes": nodes, "run": {"name": "r" * 20, "file": {"name": "a"}}}
-    fits = "assay-" + "n" * (room - len("assay--run-") - 20)
-    render({"trainer": trainer}, name=fits)
-    with pytest.raises(helm_python.HelmRenderError, match=f"has {room + 1} characters"):
-        render({"trainer": trainer}, name=fits + "n")
+    trainer = RUN | {"nodes": nodes, "run": {"name": "r" * 32, "file": {"name": "a"}}}
+    kind = "JobSet" if nodes > 1 else "Job"
+    (run,) = render({"trainer": trainer}, name="n" * 53).of_kind(kind)
+    assert len(run["metadata"]["name"]) <= room
+    other = trainer | {"run": {"name": "r" * 31 + "s", "file": {"name": "a"}}}
+    (second,) = render({"trainer": other}, name="n" * 53).of_kind(kind)
+    assert run["metadata"]["name"] != second["metadata"]["name"]
 
 
 def test_a_chart_above_may_hand_down_its_globals() -> None:

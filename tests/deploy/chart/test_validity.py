@@ -1,5 +1,6 @@
 """Kubernetes accepts the rendered chart: for every example, and every switch."""
 
+import json
 import re
 import shutil
 from collections import Counter
@@ -49,6 +50,7 @@ def switches(values: dict[str, Any], path: str = "") -> list[tuple[str, bool]]:
 
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+DEFAULTS.pop("enabled")  # of a chart above: test_names.py
 #: Values that a switch needs too, as the chart says without them.
 BESIDE: dict[str, dict[str, Any]] = {
     "redis.enabled": {
@@ -62,7 +64,10 @@ BESIDE: dict[str, dict[str, Any]] = {
     },
     "ingress.enabled": {"ingress": {"hosts": {"trainer": "assay.example.com"}}},
     "inference.modelDownload.enabled": {
-        "inference": {"modelDownload": {"repository": "a/b", "folder": "b"}}
+        "inference": {
+            "modelDownload": {"repository": "a/b", "folder": "b"},
+            "modelCache": {"existingClaim": "models"},
+        }
     },
 }
 
@@ -73,7 +78,7 @@ def test_every_switch_is_valid(path: str, value: bool) -> None:
 
 
 CHOICES: list[tuple[str, Any]] = [
-    ("inference.accelerator", "none"),
+    ("inference", {"accelerator": "none", "engine": "transformers"}),
     ("inference.engine", "sglang"),
     ("inference.engine", "transformers"),
     ("inference.replicas", 3),
@@ -91,6 +96,10 @@ CHOICES: list[tuple[str, Any]] = [
         [{"namespace": "models", "pods": {"app": "vllm"}, "port": 8000}],
     ),
     ("reward.rubrics", {"mine": {"description": "x"}}),
+    (
+        "reward.executor.config",
+        {"models": [{"name": "a", "base_url": "http://a/v1", "model": "a"}]},
+    ),
     ("trainer", {"kind": "Job", "run": {"name": "first", "file": {"name": "first"}}}),
     ("trainer", {"kind": "Job", "nodes": 2, "gpus": 8, "run": {"file": {"name": "first"}}}),
     ("trainer.accelerator", "none"),
@@ -100,7 +109,11 @@ CHOICES: list[tuple[str, Any]] = [
     ("trainer.runs.storageClass", "shared"),
     ("inference.modelCache.existingClaim", "models"),
     ("worker.autoscaling", {"enabled": True, "by": "queue"}),
-    ("worker.autoscaling", {"enabled": True, "by": "cpu"}),
+    ("worker.autoscaling", {"enabled": True, "by": "cpu", "minReplicas": 1}),
+    ("inference.autoscaling", {"enabled": True}),
+    ("inference.replicas", 0),
+    ("trainer.replicas", 0),
+    ("trainer.spot.noticeS", 30),
     ("worker.environment", {"ASSAY_LOG_LEVEL": "DEBUG", "ASSAY_BODY_LIMIT_BYTES": 1048576}),
     ("worker.tolerations", [{"key": "spot", "operator": "Exists"}]),
     ("image.pullSecrets", ["registry"]),
@@ -141,11 +154,13 @@ def test_the_validator_finds_a_mistake() -> None:
         "$.spec.ports[0]: Additional properties are not allowed ('prot' was unexpected)"
     )
     scaled = render(at("worker.autoscaling.enabled", True)).one("worker/scaledobject.yaml")
-    scaled["spec"]["triggers"][0]["metadata"]["listname"] = "rollouts"
+    scaled["spec"]["fallback"]["replica"] = 1
     assert check_crd(scaled) == (
-        "$.spec.triggers[0].metadata: Additional properties are not allowed"
-        " ('listname' was unexpected)"
+        "$.spec.fallback: Additional properties are not allowed ('replica' was unexpected)"
     )
+    del scaled["spec"]["fallback"]["replica"]
+    scaled["spec"]["triggers"][0]["metadata"]["listname"] = "rollouts"
+    assert "is not valid under any of the given schemas" in str(check_crd(scaled))
 
 
 def test_helm_lints_the_chart() -> None:
@@ -193,17 +208,20 @@ def test_dashboards_and_rules_come_from_the_files(tmp_path: Path) -> None:
 
     full = tmp_path / "full"
     shutil.copytree(folder, full)
-    (full / "files" / "dashboards" / "mesh.json").write_text('{"title": "{{ mesh }}"}')
+    mesh = '{"title": "{{ mesh }}", "uid": "mesh", "templating": {"list": []}}'
+    (full / "files" / "dashboards" / "mesh.json").write_text(mesh)
     for name in ("one", "two"):
         (full / "files" / "rules" / f"{name}.yml").write_text(
             f"groups:\n  - name: {name}\n    rules:\n"
             "      - alert: Down\n        expr: up == 0\n        for: 1m\n"
+            "        labels: {severity: warning}\n"
             "        annotations: {summary: '{{ $labels.job }} is down'}\n"
         )
     rendered = render(enabled, folder=full)
     check(rendered, VERSIONS[-1:])
     dashboards = rendered.one("monitoring/dashboards.yaml")
-    assert dashboards["data"] == {"mesh.json": '{"title": "{{ mesh }}"}'}
+    (board,) = dashboards["data"].values()
+    assert json.loads(board)["title"] == "{{ mesh }} (mesh/assay)"
     assert dashboards["metadata"]["labels"]["grafana_dashboard"] == "1"
     groups = rendered.one("monitoring/prometheusrule.yaml")["spec"]["groups"]
     assert [group["name"] for group in groups] == ["one", "two"]
@@ -213,13 +231,17 @@ def test_dashboards_and_rules_come_from_the_files(tmp_path: Path) -> None:
 def test_what_ships_fits_into_its_objects_and_is_not_changed_on_the_way() -> None:
     enabled = {"monitoring": {"rules": {"enabled": True}, "dashboards": {"enabled": True}}}
     rendered = render(enabled)
-    files = {path.name: path.read_text() for path in (CHART / "files/dashboards").glob("*.json")}
-    for item in rendered.by_template["monitoring/dashboards.yaml"]:
-        assert item["data"] == files
-        assert sum(map(len, files.values())) < 900_000, "a ConfigMap holds a mebibyte"
-    rules = [yaml.safe_load(path.read_text()) for path in (CHART / "files/rules").glob("*.yml")]
-    for item in rendered.by_template["monitoring/prometheusrule.yaml"]:
-        assert item["spec"]["groups"] == [group for rule in rules for group in rule["groups"]]
+    boards = rendered.one("monitoring/dashboards.yaml")["data"]
+    assert sum(map(len, boards.values())) < 900_000, "a ConfigMap holds a mebibyte"
+    for path in (CHART / "files/dashboards").glob("*.json"):
+        text = path.read_text().replace(".*assay.*", ".*")
+        assert json.loads(boards[f"mesh-assay-{path.name}"])["panels"] == json.loads(text)["panels"]
+    (path,) = (CHART / "files/rules").glob("*.yml")
+    own = 'namespace="mesh", release="assay"'
+    text = path.read_text().replace('release=~".*"', own).replace(".*assay.*", ".*")
+    expected = [r["expr"] for g in yaml.safe_load(text)["groups"] for r in g["rules"]]
+    groups = rendered.one("monitoring/prometheusrule.yaml")["spec"]["groups"]
+    assert [rule["expr"] for group in groups for rule in group["rules"]] == expected
 
 
 @pytest.mark.parametrize("names", [(), *((name,) for name in EXAMPLES)])
@@ -231,7 +253,7 @@ def test_nothing_is_rendered_from_a_value_that_is_not_there(names: tuple[str, ..
 def test_the_notes_name_what_has_to_be_there_and_what_is_weaker() -> None:
     notes = render().notes
     assert "assay-tokens: inference, sandbox, judge, reward, trainer" in notes
-    assert "/var/lib/kubelet/seccomp/assay/sandbox.json" in notes
+    assert re.search(r"/var/lib/kubelet/seccomp/assay/sandbox-[\d.]+\.json", notes)
     assert "helm rollback assay --namespace mesh" in notes
     production = render(example("values-production.yaml")).notes
     assert "judge-keys: primary" in production
@@ -246,4 +268,5 @@ def test_the_notes_name_what_has_to_be_there_and_what_is_weaker() -> None:
     assert "No tokens are asked for" in weaker
     assert "There are no network policies" in weaker
     assert "the level fallback" in weaker
-    assert "kubectl delete job --namespace mesh assay-run-first" in weaker
+    assert "A changed run file begins a new run" in weaker
+    assert "kubectl logs --namespace mesh --follow job/assay-run-first-" in weaker

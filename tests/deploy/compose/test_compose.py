@@ -1,22 +1,23 @@
 """The compose files, as Compose itself reads them; no engine is needed."""
 
 import json
-import os
 import re
-import subprocess
 from pathlib import Path
-from typing import Any
 
-import compose
 import pytest
 import yaml
 
+from assay_reward.executor.config import ExecutorConfig
+from assay_shared.settings.run_file import load_config
 from tests.support.compose import stack
+from tests.support.compose.rendering import (
+    ROOT,
+    SECRETS,
+    config,
+    everything,
+    rendered,
+)
 
-ROOT = Path(__file__).parents[3]
-#: The binary itself: the script before it loses the exit status.
-COMPOSE = Path(compose.__path__[0]) / "docker-compose"
-SECRETS = {"ASSAY_TOKEN": "t" * 32, "ASSAY_REDIS_PASSWORD": "p" * 32}
 OURS = {"sandbox", "judge", "reward", "worker", "run"}
 CPU, GPU = (
     OURS | {"redis", "inference", "trainer"},
@@ -36,32 +37,6 @@ PUBLISHED = {
 DIFFERENT = {"networks", "ports", "environment", "build", "dns"}
 
 
-def rendered(
-    *arguments: str, environment: dict[str, str] | None = None, check: bool = True
-) -> "subprocess.CompletedProcess[str]":
-    """`config` with these options and variables, and no other variable of ours."""
-    variables = {k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "COMPOSE_"))}
-    done = subprocess.run(
-        [str(COMPOSE), "--env-file", "/dev/null", *arguments, "config", "--format", "json"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=variables | (SECRETS if environment is None else environment),
-        timeout=60,
-    )
-    assert not check or done.returncode == 0, done.stderr
-    return done
-
-
-def config(*arguments: str, **environment: str) -> dict[str, Any]:
-    return dict(json.loads(rendered(*arguments, environment=SECRETS | environment).stdout))
-
-
-def everything() -> dict[str, Any]:
-    """All services of all profiles."""
-    return config("--profile", "cpu", "--profile", "gpu", "--profile", "observability")
-
-
 @pytest.mark.parametrize(
     ("profiles", "services"),
     [
@@ -70,6 +45,7 @@ def everything() -> dict[str, Any]:
         (("gpu",), GPU),
         (("cpu", "observability"), CPU | EYES),
         (("gpu", "observability"), GPU | EYES),
+        (("gpu", "executor", "judge-model"), GPU | {"executor-gpu", "judge-model-gpu"}),
     ],
 )
 def test_a_profile_has_one_of_each_service(profiles: tuple[str, ...], services: set[str]) -> None:
@@ -127,11 +103,13 @@ def test_only_reward_and_the_eyes_share_a_network_with_sandbox_and_judge() -> No
     assert members["sandbox_net"] == {"sandbox", "reward", "prometheus"}
     assert members["judge_net"] == {"judge", "reward", "prometheus"}
     assert members["judge_out"] == {"judge"}
+    assert members["models_net"] == {"reward", "judge", "executor-gpu", "judge-model-gpu"}
     assert set(whole["services"]["sandbox"]["networks"]) == {"sandbox_net"}
     networks = whole["networks"]
-    assert [networks[name].get("internal") for name in ("sandbox_net", "judge_net", "mesh")] == (
-        [True] * 3
-    )
+    assert [
+        networks[name].get("internal")
+        for name in ("sandbox_net", "judge_net", "models_net", "mesh")
+    ] == [True] * 4
     prefix = "com.docker.network.bridge."
     assert networks["sandbox_net"]["driver_opts"] == {prefix + "inhibit_ipv4": "true"}
     assert networks["gateway"]["driver_opts"] == {prefix + "enable_ip_masquerade": "false"}
@@ -154,6 +132,16 @@ def test_who_shares_the_sandboxs_network_does_not_listen_in_it(name: str) -> Non
     assert {aliases[host] for host in hosts if host != "127.0.0.1"} <= {"mesh", "gateway"}
 
 
+def test_the_executor_of_the_stack_is_its_model_server() -> None:
+    executor = load_config(ExecutorConfig, here("reward", "/etc/assay/executor.yaml"))
+    (model,) = executor.models
+    server = everything()["services"]["executor-gpu"]
+    (alias,) = server["networks"]["models_net"]["aliases"]
+    command = " ".join(server["command"])
+    assert model.base_url == f"http://{alias}:8000/v1"
+    assert f"--served-model-name {model.model} --port 8000" in command
+
+
 def test_the_sandbox_has_its_seccomp_profile_and_a_token_of_its_own() -> None:
     sandbox = config(ASSAY_SANDBOX_TOKEN="s" * 32)["services"]["sandbox"]
     assert "seccomp=services/sandbox/seccomp.json" in sandbox["security_opt"]
@@ -167,7 +155,7 @@ def test_the_sandbox_has_its_seccomp_profile_and_a_token_of_its_own() -> None:
 def test_only_those_who_use_redis_know_its_password() -> None:
     services = everything()["services"]
     knowing = {name for name, service in services.items() if "p" * 32 in json.dumps(service)}
-    assert knowing == {"redis", "trainer", "trainer-gpu", "worker", "run"}
+    assert knowing == {"redis", "trainer", "trainer-gpu", "worker", "run", "pipeline"}
 
 
 def test_redis_keeps_what_it_has() -> None:
@@ -177,29 +165,6 @@ def test_redis_keeps_what_it_has() -> None:
     assert "--appendonly yes" in command
     assert "noeviction" in command
     assert "p" * 32 not in command, "a command line can be read by others"
-
-
-@pytest.mark.parametrize(
-    ("name", "variable"), [("inference-gpu", "INFERENCE"), ("trainer-gpu", "TRAINER")]
-)
-def test_gpus_are_asked_for_by_number(name: str, variable: str) -> None:
-    services = config("--profile", "gpu", **{f"ASSAY_{variable}_GPU": "3"})["services"]
-    (device,) = services[name]["deploy"]["resources"]["reservations"]["devices"]
-    assert (device["driver"], device["device_ids"]) == ("nvidia", ["3"])
-    assert device["capabilities"] == ["gpu"]
-    assert int(services[name]["shm_size"]) >= 2**30
-    aliases = services[name]["networks"]["mesh"]["aliases"]
-    assert aliases == [name.removesuffix("-gpu")], "others call it by the same name"
-
-
-def test_grace_is_longer_than_what_services_take_to_stop() -> None:
-    from assay_shared.settings.environment import ServiceSettings
-
-    services = everything()["services"]
-    for service in services.values():
-        assert float(service["stop_grace_period"].removesuffix("s")) > (
-            ServiceSettings().shutdown_grace_s
-        )
 
 
 def test_the_sandbox_alone_is_the_sandbox_of_the_stack() -> None:
@@ -257,22 +222,22 @@ def test_what_a_container_mounts_is_in_the_repository(name: str) -> None:
     assert missing == [], "the engine would make an empty folder of root's in its place"
 
 
-def test_prometheus_and_grafana_find_their_rules_and_dashboards() -> None:
-    config = yaml.safe_load(here("prometheus", "/etc/prometheus/prometheus.yml").read_text())
-    for pattern in config["rule_files"]:
-        rules = here("prometheus", str(Path(pattern).parent)).glob(Path(pattern).name)
-        assert [group for file in rules for group in yaml.safe_load(file.read_text())["groups"]]
-    provided = here("grafana", "/etc/grafana/provisioning") / "dashboards" / "assay.yml"
-    (provider,) = yaml.safe_load(provided.read_text())["providers"]
-    dashboards = list(here("grafana", provider["options"]["path"]).glob("*.json"))
-    assert dashboards
-    assert all(json.loads(file.read_text())["panels"] for file in dashboards)
-
-
 def test_the_trial_of_the_stack_has_its_run_file() -> None:
     environment = stack.ENVIRONMENT
     (volume,) = config(**environment)["services"]["run"]["volumes"]
     assert (Path(volume["source"]) / environment["ASSAY_RUN_FILE"]).is_file()
+
+
+def test_a_pipeline_of_the_configs_runs_in_the_trainers_image() -> None:
+    services = config("--profile", "cpu", "--profile", "pipeline")["services"]
+    found = services["pipeline"]
+    words = found["command"]
+    assert words[:3] == ["assay", "pipeline", "run"]
+    places = {one["target"]: one["source"] for one in found["volumes"]}
+    assert (Path(places["/etc/assay/configs"]) / words[3]).is_file()
+    assert found["image"] == services["trainer"]["image"]
+    assert not found.get("ports")
+    assert "pipeline" not in config()["services"]
 
 
 @pytest.mark.parametrize("service", ["inference", "sandbox", "judge", "reward", "trainer"])

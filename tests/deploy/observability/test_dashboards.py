@@ -19,7 +19,11 @@ DASHBOARDS = sorted((ROOT / "k8s" / "assay" / "files" / "dashboards").glob("*.js
 RULES = sorted((ROOT / "k8s" / "assay" / "files" / "rules").glob("*.yml"))
 GRID_WIDTH = 24
 #: Grafana fills these in before Prometheus sees an expression.
-FILLED_IN = {"$__rate_interval": "1m", "$run": "all", "$rubric": "all"}
+FILLED_IN = {
+    **{"$__rate_interval": "1m", "$run": "all", "$rubric": "all"},
+    **{"$namespace": "all", "$release": "all"},
+}
+SCOPE = {"namespace", "release"}
 LEGEND = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -123,11 +127,19 @@ def test_variables_are_labels_of_their_metrics(exported: dict[str, Families]) ->
     for path in DASHBOARDS:
         for variable in json.loads(path.read_text())["templating"]["list"]:
             if variable["type"] == "query":
-                found = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"])
+                form = r"label_values\((\w+)(?:\{.*\})?, (\w+)\)"
+                found = re.fullmatch(form, variable["definition"])
                 assert found is not None
                 assert found[2] in (known_labels(exported, found[1]) or ()), path.stem
                 num_seen += 1
-    assert num_seen == 2
+    assert num_seen == 2 + len(SCOPE) * len(DASHBOARDS)
+
+
+@pytest.mark.parametrize("place", EXPRESSIONS)
+def test_every_expression_is_about_one_release(place: str) -> None:
+    is_alert = place.startswith("Assay")
+    for used in uses(EXPRESSIONS[place]):
+        assert used.labels & SCOPE == ({"release"} if is_alert else SCOPE), used
 
 
 def test_the_files_are_what_their_sources_say(tmp_path: Path) -> None:
@@ -155,7 +167,7 @@ def test_alerts_say_how_bad_it_is_and_where_to_read_on() -> None:
         for group in yaml.safe_load(path.read_text())["groups"]:
             for rule in group["rules"]:
                 assert rule["labels"]["severity"] in ("warning", "critical"), rule["alert"]
-                assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+                assert set(rule["annotations"]) == {"summary", "description", "runbook"}
 
 
 def test_every_alert_is_documented() -> None:
@@ -176,6 +188,6 @@ def test_every_alert_leads_to_a_section_of_the_runbook() -> None:
     for path in RULES:
         for group in yaml.safe_load(path.read_text())["groups"]:
             for rule in group["rules"]:
-                page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+                page, _, anchor = rule["annotations"]["runbook"].partition("#")
                 assert page == "docs/runbook.md"
                 assert anchor in anchors, rule["alert"]

@@ -1,13 +1,15 @@
 """Objects of operators, checked against their documentation of the chart's fields.
 
-KEDA 2 (ScaledObject, TriggerAuthentication, the Redis lists scaler), the Prometheus operator
-(ServiceMonitor, PrometheusRule) and JobSet 0.7 or newer. Other fields are refused: a spelling
-mistake shows.
+KEDA 2.17 (ScaledObject, TriggerAuthentication; the scalers redis, metrics-api and prometheus), the
+Prometheus operator (ServiceMonitor, PrometheusRule) and JobSet 0.7 or newer. Other fields are
+refused: a spelling mistake shows.
 """
 
 from typing import Any
 
 from jsonschema import Draft202012Validator
+
+from tests.support.chart.gateway import HTTP_ROUTE_SPEC
 
 Schema = dict[str, Any]
 
@@ -32,9 +34,10 @@ _NUMBER_AS_TEXT: Schema = {"type": "string", "pattern": "^[0-9]+$"}
 _REDIS_TRIGGER = _closed(
     {
         "type": {"const": "redis"},
+        "name": _TEXT,
         "metadata": _closed(
             {
-                "address": {"type": "string", "pattern": "^[^:]+:[0-9]+$"},
+                "address": {"type": "string", "pattern": r"^([^:]+|\[[0-9a-f:]+\]):[0-9]+$"},
                 "listName": _TEXT,
                 "listLength": _NUMBER_AS_TEXT,
                 "activationListLength": _NUMBER_AS_TEXT,
@@ -48,6 +51,92 @@ _REDIS_TRIGGER = _closed(
     },
     "type",
     "metadata",
+)
+
+_METRICS_API_TRIGGER = _closed(
+    {
+        "type": {"const": "metrics-api"},
+        "metadata": _closed(
+            {
+                "url": {"type": "string", "format": "uri", "pattern": "^http://"},
+                "format": {"enum": ["json", "prometheus", "xml", "yaml"]},
+                "valueLocation": _TEXT,
+                "targetValue": _NUMBER_AS_TEXT,
+                "activationTargetValue": _NUMBER_AS_TEXT,
+            },
+            "url",
+            "valueLocation",
+            "targetValue",
+        ),
+    },
+    "type",
+    "metadata",
+)
+_PROMETHEUS_TRIGGER = _closed(
+    {
+        "type": {"const": "prometheus"},
+        "metadata": _closed(
+            {
+                "serverAddress": {"type": "string", "pattern": "^https?://"},
+                "query": _TEXT,
+                "threshold": _NUMBER_AS_TEXT,
+                "ignoreNullValues": {"enum": ["true", "false"]},
+            },
+            "serverAddress",
+            "query",
+            "threshold",
+        ),
+    },
+    "type",
+    "metadata",
+)
+_POLICY = _closed(
+    {
+        "type": {"enum": ["Pods", "Percent"]},
+        "value": {"type": "integer", "minimum": 1},
+        "periodSeconds": {"type": "integer", "minimum": 1, "maximum": 1800},
+    },
+    "type",
+    "value",
+    "periodSeconds",
+)
+_SCALING_RULES = _closed(
+    {
+        "stabilizationWindowSeconds": {"type": "integer", "minimum": 0, "maximum": 3600},
+        "selectPolicy": {"enum": ["Max", "Min", "Disabled"]},
+        "policies": {"type": "array", "items": _POLICY},
+    }
+)
+_ADVANCED = _closed(
+    {
+        "scalingModifiers": _closed(
+            {
+                "formula": _TEXT,
+                "target": _NUMBER_AS_TEXT,
+                "activationTarget": _NUMBER_AS_TEXT,
+                "metricType": {"enum": ["AverageValue", "Value"]},
+            },
+            "formula",
+            "target",
+        ),
+        "horizontalPodAutoscalerConfig": _closed(
+            {"behavior": _closed({"scaleUp": _SCALING_RULES, "scaleDown": _SCALING_RULES})}
+        ),
+    }
+)
+_FALLBACK = _closed(
+    {
+        "failureThreshold": {"type": "integer", "minimum": 0},
+        "replicas": {"type": "integer", "minimum": 0},
+        "behavior": {
+            "enum": [
+                *("static", "currentReplicas", "currentReplicasIfHigher"),
+                "currentReplicasIfLower",
+            ]
+        },
+    },
+    "failureThreshold",
+    "replicas",
 )
 
 _RULE = _closed(
@@ -70,6 +159,8 @@ _RULE = _closed(
 )
 _JOB_SET = _closed(
     {
+        "suspend": {"type": "boolean"},
+        "ttlSecondsAfterFinished": {"type": "integer", "minimum": 0},
         "network": _closed(
             {
                 "enableDNSHostnames": {"type": "boolean"},
@@ -102,8 +193,29 @@ _JOB_SET = _closed(
     "replicatedJobs",
 )
 
+_ENDPOINT = _closed(
+    {
+        "port": _TEXT,
+        "path": _TEXT,
+        "interval": _DURATION,
+        "relabelings": {
+            "type": "array",
+            "items": _closed(
+                {
+                    "sourceLabels": {"type": "array", "minItems": 1, "items": _TEXT},
+                    "targetLabel": _TEXT,
+                    "replacement": _TEXT,
+                },
+                "targetLabel",
+            ),
+        },
+    },
+    "port",
+)
+
 _SPECS: dict[tuple[str, str], Schema] = {
     ("jobset.x-k8s.io/v1alpha2", "JobSet"): _JOB_SET,
+    ("gateway.networking.k8s.io/v1", "HTTPRoute"): HTTP_ROUTE_SPEC,
     ("keda.sh/v1alpha1", "ScaledObject"): _closed(
         {
             "scaleTargetRef": _closed(
@@ -114,7 +226,13 @@ _SPECS: dict[tuple[str, str], Schema] = {
             "cooldownPeriod": {"type": "integer", "minimum": 0},
             "minReplicaCount": {"type": "integer", "minimum": 0},
             "maxReplicaCount": {"type": "integer", "minimum": 1},
-            "triggers": {"type": "array", "minItems": 1, "items": _REDIS_TRIGGER},
+            "fallback": _FALLBACK,
+            "advanced": _ADVANCED,
+            "triggers": {
+                "type": "array",
+                "minItems": 1,
+                "items": {"oneOf": [_REDIS_TRIGGER, _METRICS_API_TRIGGER, _PROMETHEUS_TRIGGER]},
+            },
         },
         "scaleTargetRef",
         "triggers",
@@ -125,7 +243,11 @@ _SPECS: dict[tuple[str, str], Schema] = {
                 "type": "array",
                 "minItems": 1,
                 "items": _closed(
-                    {"parameter": {"enum": ["password", "username"]}, "name": _TEXT, "key": _TEXT},
+                    {
+                        "parameter": {"enum": ["password", "username", "ca"]},
+                        "name": _TEXT,
+                        "key": _TEXT,
+                    },
                     "parameter",
                     "name",
                     "key",
@@ -140,7 +262,7 @@ _SPECS: dict[tuple[str, str], Schema] = {
             "endpoints": {
                 "type": "array",
                 "minItems": 1,
-                "items": _closed({"port": _TEXT, "path": _TEXT, "interval": _DURATION}, "port"),
+                "items": _ENDPOINT,
             },
         },
         "selector",

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ EXAMPLES = ("values-a100.yaml", "values-kind-cpu.yaml", "values-production.yaml"
 NAME, NAMESPACE = "assay", "mesh"
 #: The oldest that Chart.yaml allows, and the newest that there are schemas of.
 VERSIONS = ("1.30.0", NEWEST)
+#: All that the chart may be installed on.
+EIGHT_VERSIONS = tuple(f"1.{minor}.0" for minor in range(30, 38))
 
 Values = Mapping[str, Any]
 Manifest = dict[str, Any]
@@ -66,15 +68,21 @@ def chart(folder: Path = CHART) -> helm_python.Chart:
     return helm_python.Chart.load(folder)
 
 
-def render(values: Values | None = None, *, folder: Path = CHART, name: str = NAME) -> Rendered:
+def render(
+    values: Values | None = None,
+    *,
+    folder: Path = CHART,
+    name: str = NAME,
+    namespace: str = NAMESPACE,
+) -> Rendered:
     """Render the chart. Raises HelmValuesError and HelmRenderError if it refuses."""
-    text = _rendered(json.dumps(values or {}, sort_keys=True), folder, name)
+    text = _rendered(json.dumps(values or {}, sort_keys=True), folder, name, namespace)
     return Rendered(*json.loads(text))  # parsed each time: the caller may change it
 
 
 @functools.cache
-def _rendered(values: str, folder: Path, name: str) -> str:
-    files = chart(folder).render(json.loads(values), name=name, namespace=NAMESPACE)
+def _rendered(values: str, folder: Path, name: str, namespace: str) -> str:
+    files = chart(folder).render(json.loads(values), name=name, namespace=namespace)
     by_template, notes = {}, ""
     for path, text in files.items():
         template = path.partition("/templates/")[2]
@@ -86,11 +94,20 @@ def _rendered(values: str, folder: Path, name: str) -> str:
     return json.dumps([by_template, notes])
 
 
-def example(*names: str) -> dict[str, Any]:
+def without(rendered: Rendered, kinds: Collection[str]) -> Rendered:
+    """Return the objects of other kinds."""
+    kept = {
+        path: [item for item in items if item["kind"] not in kinds]
+        for path, items in rendered.by_template.items()
+    }
+    return Rendered(kept, rendered.notes)
+
+
+def example(*names: str, folder: Path | None = None) -> dict[str, Any]:
     """Return the values of the example files, later files over earlier files."""
     merged: dict[str, Any] = {}
     for name in names:
-        merged = merge(merged, yaml.safe_load((CHART / name).read_text()))
+        merged = merge(merged, yaml.safe_load(((folder or CHART) / name).read_text()))
     return merged
 
 

@@ -64,7 +64,7 @@ def export_all(serve: Serve, folder: Path, policy: Path) -> dict[str, Families]:
         "inference": [engine, router, alone],
         "sandbox": [create_sandbox(SandboxSettings(sandbox_slots=1))],
         "judge": [create_judge(JudgeSettings())],
-        "reward": [create_reward(RewardSettings())],
+        "reward": [create_reward(RewardSettings(executor_config=_executor(folder)))],
         "trainer": [create_trainer(TrainerSettings(runs=folder / "runs"))],
     }
     for app in (app for some in apps.values() for app in some if app is not engine):
@@ -72,6 +72,14 @@ def export_all(serve: Serve, folder: Path, policy: Path) -> dict[str, Families]:
     # The router and the engine have checked their children once, some seconds after the start.
     wait_until(lambda: "assay_inference_cache_use" in dict(_all([engine])), "the child's metrics")
     return {name: dict(_all(some)) for name, some in apps.items()}
+
+
+def _executor(folder: Path) -> Path:
+    """Write the configuration of an executor that nobody asks; return its path."""
+    path = folder / "executor.yaml"
+    model = "{name: a, base_url: 'http://127.0.0.1:9/v1', model: m}"
+    path.write_text(f"cache: true\nmodels: [{model}]\n")
+    return path
 
 
 def _all(apps: list[FastAPI]) -> Iterator[tuple[str, Family]]:

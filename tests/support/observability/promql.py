@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import promql_parser
 
-#: Labels that Prometheus itself gives to what it scrapes, and that a histogram's buckets have.
-ITS_OWN = frozenset({"job", "instance"})
+#: Labels that Prometheus itself gives to what it scrapes: on Kubernetes also where it found it.
+ITS_OWN = frozenset({"job", "instance", "namespace", "release"})
 
 
 class Used(NamedTuple):

@@ -1,65 +1,82 @@
-{{/* The pod that fetches a model. Takes a context. */}}
+{{/* What a download is: the hub's client, or a program of one's own that leaves FOLDER whole. It ends
+     after its deadline; started again, it resumes. Takes root, part (the download's), image, suffix. */}}
+{{- define "assay.downloadContainer" -}}
+name: download
+{{- $own := .part.image | default "" }}
+image: {{ empty $own | ternary (include "assay.image" .) (include "assay.otherImage" (dict "root" .root "image" $own)) | quote }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+command:
+  {{- if .part.command }}
+  {{- toYaml .part.command | nindent 2 }}
+  {{- else }}
+  - python
+  - -c
+  - |
+    {{- .root.Files.Get "files/download_model.py" | nindent 4 }}
+  {{- end }}
+env:
+  - {name: HOME, value: /tmp}
+  - {name: REPOSITORY, value: {{ .part.repository | quote }}}
+  - {name: REVISION, value: {{ .part.revision | quote }}}
+  - {name: FOLDER, value: {{ printf "/var/lib/assay/models/%s" .part.folder | quote }}}
+  - {name: DEADLINE_S, value: {{ .part.deadlineS | quote }}}
+  {{- if .part.tokenSecret.name }}
+  - name: HF_TOKEN
+    valueFrom:
+      secretKeyRef: {name: {{ .part.tokenSecret.name | quote }}, key: {{ .part.tokenSecret.key | quote }}}
+  {{- end }}
+  {{- include "assay.ownEnvironment" . | nindent 2 }}
+resources:
+  {{- include "assay.resources" . | nindent 2 }}
+securityContext:
+  {{- include "assay.containerSecurity" . | nindent 2 }}
+{{- end -}}
+
+{{/* The pod that fills the claim. Takes a context. */}}
 {{- define "assay.downloadPod" -}}
 metadata:
-  labels:
-    {{- include "assay.labels" . | nindent 4 }}
-    assay/network: download
+  {{- include "assay.podMetadata" . | nindent 2 }}
 spec:
   {{- include "assay.pod" . | nindent 2 }}
-  restartPolicy: OnFailure
+  restartPolicy: Never
   containers:
-    - name: download
-      image: {{ include "assay.image" . }}
-      imagePullPolicy: {{ $.root.Values.image.pullPolicy }}
-      command:
-        - python
-        - -c
-        - |
-          {{- $.root.Files.Get "files/download_model.py" | nindent 10 }}
-      env:
-        - {name: HOME, value: /tmp}
-        - {name: REPOSITORY, value: {{ .part.modelDownload.repository | quote }}}
-        - {name: REVISION, value: {{ .part.modelDownload.revision | quote }}}
-        - {name: FOLDER, value: {{ printf "/var/lib/assay/models/%s" .part.modelDownload.folder | quote }}}
-        {{- if .part.modelDownload.tokenSecret.name }}
-        - name: HF_TOKEN
-          valueFrom:
-            secretKeyRef: {name: {{ .part.modelDownload.tokenSecret.name }}, key: {{ .part.modelDownload.tokenSecret.key }}}
-        {{- end }}
-      resources:
-        requests: {cpu: "1", memory: 1Gi}
-        limits: {memory: 4Gi}
-      securityContext:
-        {{- include "assay.containerSecurity" . | nindent 8 }}
+    - {{- include "assay.downloadContainer" . | nindent 6 }}
       volumeMounts:
         - {name: models, mountPath: /var/lib/assay/models}
         - {name: tmp, mountPath: /tmp}
+        {{- include "assay.ownMounts" . | nindent 8 }}
   volumes:
-    - name: models
-      persistentVolumeClaim:
-        claimName: {{ include "assay.modelsClaim" .root }}
+    {{- include "assay.modelVolume" .root | nindent 4 }}
     - name: tmp
       emptyDir: {sizeLimit: 1Gi}
+    {{- include "assay.ownVolumes" . | nindent 4 }}
 {{- end -}}
 
-{{/* Holds a pod until the model that is fetched is there: it is renamed when it is whole. Takes a
-     context. */}}
-{{- define "assay.waitForModel" -}}
-{{- $download := .root.Values.inference.modelDownload -}}
-{{- if and .root.Values.inference.enabled $download.enabled }}
+{{/* Fills a pod's own volume of models before the pod's container starts. Takes root. */}}
+{{- define "assay.fetchModel" -}}
+{{- $part := .root.Values.inference -}}
+{{- if and $part.modelDownload.enabled (eq $part.modelCache.kind "pod") }}
 initContainers:
-  - name: wait-for-model
-    image: {{ include "assay.image" . }}
-    imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-    command: [sh, -ec, 'until [ -d "$FOLDER" ]; do sleep 5; done']
-    env:
-      - {name: FOLDER, value: {{ printf "/var/lib/assay/models/%s" $download.folder | quote }}}
-    resources:
-      requests: {cpu: 10m, memory: 16Mi}
-      limits: {memory: 64Mi}
-    securityContext:
-      {{- include "assay.containerSecurity" . | nindent 6 }}
+  - {{- include "assay.downloadContainer" (dict "root" .root "part" $part.modelDownload "image" $part.image "suffix" "-cpu") | nindent 4 }}
     volumeMounts:
-      - {name: models, mountPath: /var/lib/assay/models, readOnly: true}
+      - {name: models, mountPath: /var/lib/assay/models}
+      - {name: scratch, mountPath: /tmp}
 {{- end }}
+{{- end -}}
+
+{{/* Lets a download have the account of inference where it exists before the release. Takes root and
+     context. */}}
+{{- define "assay.downloadAccount" -}}
+{{- $inference := .root.Values.inference -}}
+{{- if eq (toString ($inference.serviceAccount | default dict).create) "false" -}}
+{{- $_ := set .context "parent" (dict "component" "inference" "part" $inference) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Annotations of what exists before everything else: the download ends before an engine is made,
+     so that no GPU waits for it. Takes weight. */}}
+{{- define "assay.beforeAll" -}}
+helm.sh/hook: pre-install,pre-upgrade
+helm.sh/hook-weight: {{ .weight | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}

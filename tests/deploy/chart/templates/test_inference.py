@@ -1,7 +1,6 @@
 """A single engine, or several behind a router; its models."""
 
-import subprocess
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +17,10 @@ from tests.support.chart.rendering import (
 
 ROUTED = {"inference": {"replicas": 2}}
 OFF = at("inference.enabled", False)
-DOWNLOAD = {"modelDownload": {"enabled": True, "repository": "owner/model", "folder": "model"}}
+DOWNLOAD: dict[str, Any] = {
+    "modelDownload": {"enabled": True, "repository": "owner/model", "folder": "model"},
+    "modelCache": {"existingClaim": "models"},
+}
 
 #: For each template, values under which it renders nothing.
 DISABLED: dict[str, list[Values]] = {
@@ -27,6 +29,14 @@ DISABLED: dict[str, list[Values]] = {
     "inference/serviceaccount.yaml": [OFF],
     "inference/engine-service.yaml": [{}, merge(ROUTED, OFF)],
     "inference/router-deployment.yaml": [{}, merge(ROUTED, OFF)],
+    "inference/router-serviceaccount.yaml": [
+        ROUTED,
+        at("inference.router.serviceAccount.create", True),
+    ],
+    "inference/download-serviceaccount.yaml": [
+        {},
+        merge({"inference": DOWNLOAD}, at("inference.modelDownload.serviceAccount.create", False)),
+    ],
     "inference/pdb.yaml": [OFF, at("inference.podDisruptionBudget.enabled", False)],
     "inference/models-claim.yaml": [
         {"inference": {"enabled": False}, "trainer": {"enabled": False}},
@@ -107,7 +117,7 @@ def test_several_gpus_hold_one_model_together_unless_it_is_said_otherwise() -> N
     split = "--tensor-parallel-size 2 --pipeline-parallel-size 2"
     assert arguments(arguments=split) == split
     assert arguments(environment={"ASSAY_INFERENCE_PROCESSES": 4}) is None
-    assert arguments(accelerator="none") is None
+    assert arguments(accelerator="none", image={"name": "engines"}) is None
     assert arguments(gpus=1) is None
 
 
@@ -185,25 +195,6 @@ def test_models_claim_stays_when_the_release_goes() -> None:
     assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert claim["spec"]["storageClassName"] == "shared"
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-
-
-def test_an_engine_waits_for_the_model_that_is_fetched_for_it(tmp_path: Path) -> None:
-    (wait,) = engine(example("values-a100.yaml"))["spec"]["initContainers"]
-    assert wait["env"] == [
-        {"name": "FOLDER", "value": "/var/lib/assay/models/Qwen2.5-7B-Instruct"},
-    ]
-    folder = tmp_path / "model"
-    folder.mkdir()
-    found = {"PATH": "/usr/bin:/bin", "FOLDER": str(folder)}
-    subprocess.run(wait["command"], env=found, check=True, timeout=10)
-    with pytest.raises(subprocess.TimeoutExpired):
-        subprocess.run(wait["command"], env=found | {"FOLDER": "/nowhere"}, check=True, timeout=0.3)
-
-
-def test_an_engine_waits_for_no_other_model() -> None:
-    other = merge({"inference": DOWNLOAD}, at("inference.model.folder", "already-there"))
-    assert "initContainers" not in engine(other)["spec"]
-    assert "initContainers" not in engine({})["spec"]
 
 
 def test_download_job_is_another_one_for_another_model() -> None:

@@ -82,7 +82,7 @@ def test_a_node_is_the_pod_of_a_run_on_one_node_but_for_its_command() -> None:
     alone, one = job(merge(JOB, at("trainer.gpus", 8))), nodes()["template"]
     del container(alone)["command"], container(one)["command"]
     assert one == alone
-    assert environment(one)["RUN_FOLDER"] == "/var/lib/assay/runs/first"
+    assert environment(one)["RUN_FOLDER"].startswith("/var/lib/assay/runs/first-")
 
 
 @pytest.mark.parametrize("node", [0, 2])
@@ -148,7 +148,7 @@ def test_one_node_with_several_gpus_names_them(tmp_path: Path) -> None:
     assert container(pod)["resources"]["limits"]["nvidia.com/gpu"] == "4"
 
 
-def test_the_notes_say_how_to_follow_and_delete_it() -> None:
-    notes = render(NODES).notes
-    assert "jobset-name=assay-run-first,batch.kubernetes.io/job-completion-index=0" in notes
-    assert "kubectl delete jobset --namespace mesh assay-run-first" in notes
+def test_the_notes_say_how_to_follow_it_and_what_a_change_does() -> None:
+    notes, name = render(NODES).notes, jobset()["metadata"]["name"]
+    assert f"jobset-name={name},batch.kubernetes.io/job-completion-index=0" in notes
+    assert "another JobSet takes the old one's place" in notes

@@ -10,6 +10,8 @@ EXTERNAL = {
     "redis": {"enabled": False, "external": {"host": "r.example.com", "cidrs": ["10.0.0.9/32"]}}
 }
 INGRESS = {"ingress": {"enabled": True, "hosts": {"trainer": "assay.example.com"}}}
+HOSTS = ("inference", "reward", "trainer")
+ROUTE = {"ingress": {"kind": "HTTPRoute", "gateway": {"name": "front"}}}
 
 #: For each template, values under which it renders nothing.
 DISABLED: dict[str, list[Values]] = {
@@ -22,7 +24,12 @@ DISABLED: dict[str, list[Values]] = {
     "network/redis.yaml": [OPEN, EXTERNAL],
     "network/engine.yaml": [{}, merge(ROUTED, OPEN)],
     "network/download.yaml": [{}, merge(example("values-a100.yaml"), OPEN)],
-    "network/ingress.yaml": [{}],
+    "network/ingress.yaml": [{}, merge(INGRESS, ROUTE)],
+    "network/mesh.yaml": [{}, merge(OPEN, at("mesh.kind", "istio"))],
+    **{
+        f"network/route-{name}.yaml": [{}, INGRESS, at("ingress.kind", "HTTPRoute")]
+        for name in HOSTS
+    },
 }
 
 
@@ -88,15 +95,16 @@ def test_default_deny_is_for_all_pods_and_allows_nothing() -> None:
     assert (spec["ingress"], spec["egress"]) == ([], [])
 
 
-def test_an_ingress_has_a_rule_for_each_name_over_tls() -> None:
+def test_an_ingress_has_rules_for_each_name_over_tls() -> None:
     hosts = {"hosts": {"reward": "reward.example.com"}, "tlsSecret": "tls", "className": "nginx"}
     spec = render(merge(INGRESS, {"ingress": hosts})).one("network/ingress.yaml")["spec"]
     found = {
-        rule["host"]: rule["http"]["paths"][0]["backend"]["service"]["name"]
+        (rule["host"], path["backend"]["service"]["name"])
         for rule in spec["rules"]
+        for path in rule["http"]["paths"]
     }
-    assert found == {"assay.example.com": "assay-trainer", "reward.example.com": "assay-reward"}
-    assert set(spec["tls"][0]["hosts"]) == set(found)
+    assert found == {("assay.example.com", "assay-trainer"), ("reward.example.com", "assay-reward")}
+    assert set(spec["tls"][0]["hosts"]) == {host for host, _ in found}
     assert spec["ingressClassName"] == "nginx"
 
 

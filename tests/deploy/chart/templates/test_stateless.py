@@ -1,11 +1,13 @@
 """Judge, reward and sandbox: scaling Deployments, with their other objects."""
 
+import re
 from typing import Any
 
 import pytest
 import yaml
 
 from assay_judge.config import JudgeConfig
+from assay_reward.executor.config import ExecutorConfig
 from assay_reward.rubric import Rubrics
 from tests.support.chart.rendering import (
     ROOT,
@@ -44,6 +46,10 @@ DISABLED: dict[str, list[Values]] = {
     },
     "judge/configmap.yaml": [{}, {"judge": {"enabled": False, "config": {"chain": []}}}],
     "reward/configmap.yaml": [{}, {"reward": {"enabled": False, "rubrics": {"a": {}}}}],
+    "reward/executor-configmap.yaml": [
+        {},
+        {"reward": {"enabled": False, "executor": {"config": {"models": []}}}},
+    ],
     "sandbox/seccomp-configmap.yaml": [
         {},
         {"sandbox": {"enabled": False, "seccompInstaller": {"enabled": True}}},
@@ -51,6 +57,10 @@ DISABLED: dict[str, list[Values]] = {
     "sandbox/seccomp-daemonset.yaml": [
         {},
         {"sandbox": {"enabled": False, "seccompInstaller": {"enabled": True}}},
+    ],
+    "sandbox/seccomp-serviceaccount.yaml": [
+        at("sandbox.seccompInstaller.enabled", True),
+        at("sandbox.seccompInstaller.serviceAccount.create", True),
     ],
 }
 
@@ -76,7 +86,7 @@ def test_deployment_and_service_meet_at_the_port(name: str, port: int) -> None:
     assert service["spec"]["ports"][0]["port"] == port
     assert container(pod)["ports"] == [{"name": "http", "containerPort": port, "protocol": "TCP"}]
     assert container(pod)["args"] == [
-        *("assay", name, "serve", "--host", "0.0.0.0", "--port", str(port)),
+        *("assay", name, "serve", "--host", "0.0.0.0,::", "--port", str(port)),
     ]
     account = rendered.one(f"{name}/serviceaccount.yaml")
     assert account["metadata"]["name"] == pod["spec"]["serviceAccountName"]
@@ -151,6 +161,35 @@ def test_judge_configmap_is_a_chain_that_loads() -> None:
     }
 
 
+def test_the_executors_file_loads_and_its_key_comes_from_a_secret() -> None:
+    model = {"name": "big", "base_url": "http://vllm.models:8000/v1", "model": "big"}
+    values = {
+        "reward": {
+            "executor": {
+                "config": {"models": [model | {"api_key_env": "EXECUTOR_KEY"}]},
+                "egress": {
+                    "pods": [{"namespace": "models", "pods": {"app": "vllm"}, "port": 8000}]
+                },
+            },
+            "secretEnvironment": [{"name": "EXECUTOR_KEY", "secret": "models", "key": "key"}],
+        }
+    }
+    rendered = render(values)
+    text = rendered.one("reward/executor-configmap.yaml")["data"]["executor.yaml"]
+    assert ExecutorConfig.model_validate(yaml.safe_load(text)).models[0].name == "big"
+    pod = rendered.one("reward/deployment.yaml")["spec"]["template"]
+    assert environment(pod)["ASSAY_EXECUTOR_CONFIG"] == "/etc/assay/executor/executor.yaml"
+    assert environment(pod)["EXECUTOR_KEY"] == {"secretKeyRef": {"name": "models", "key": "key"}}
+    rules = rendered.one("network/reward.yaml")["spec"]["egress"]
+    assert {"app": "vllm"} in [
+        to.get("podSelector", {}).get("matchLabels") for rule in rules for to in rule["to"]
+    ]
+    plain = render().one("reward/deployment.yaml")["spec"]["template"]
+    assert "ASSAY_EXECUTOR_CONFIG" not in environment(plain)
+    stamps = [one["metadata"]["annotations"]["assay/config"] for one in (pod, plain)]
+    assert stamps[0] != stamps[1], "another file starts new pods"
+
+
 def test_another_chain_replaces_the_judges() -> None:
     def stamp(values: Values) -> str:
         pod = render(values).one("judge/deployment.yaml")["spec"]["template"]
@@ -163,7 +202,7 @@ def test_another_chain_replaces_the_judges() -> None:
 def test_judges_share_their_limits_in_redis_unless_there_is_one() -> None:
     pod = render().one("judge/deployment.yaml")["spec"]["template"]
     assert environment(pod)["ASSAY_JUDGE_SHARED"] == "redis"
-    assert environment(pod)["ASSAY_REDIS_URL"].endswith("@assay-redis:6379/0")
+    assert environment(pod)["ASSAY_REDIS_URL"] == "redis://assay-redis:6379/0"
     alone = render({"judge": {"shared": "process", "replicas": 1}})
     assert "ASSAY_REDIS_URL" not in environment(
         alone.one("judge/deployment.yaml")["spec"]["template"]
@@ -214,3 +253,23 @@ def test_seccomp_daemonset_puts_the_profile_where_the_kubelet_looks() -> None:
     assert (
         container(pod)["securityContext"]["seccompProfile"]["localhostProfile"] == "assay/v2.json"
     )
+
+
+def test_each_version_has_a_profile_of_its_own_where_this_kubelet_looks() -> None:
+    values = {
+        "sandbox": {
+            "seccompRoot": "/var/snap/microk8s/common/var/lib/kubelet/seccomp",
+            "seccompInstaller": {"enabled": True},
+        }
+    }
+    rendered = render(values)
+    spec = rendered.one("sandbox/seccomp-daemonset.yaml")["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    folder = "/var/snap/microk8s/common/var/lib/kubelet/seccomp/assay"
+    assert volumes["node"]["hostPath"]["path"] == folder
+    installed = spec["initContainers"][0]["command"][-1].removeprefix("/node/")
+    assert re.fullmatch(r"sandbox-\d+\.\d+\.\d+\.json", installed)
+    pod = rendered.one("sandbox/deployment.yaml")["spec"]["template"]
+    profile = container(pod)["securityContext"]["seccompProfile"]
+    assert profile["localhostProfile"] == f"assay/{installed}"
+    assert f"{folder}/{installed}" in rendered.notes

@@ -2,11 +2,14 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from assay_trainer.config import RunConfig
+from assay_trainer.pipelines.pipeline_config import load_pipeline
+from assay_trainer.pipelines.runner import Pipeline
 from tests.support.chart.rendering import (
     ROOT,
     Manifest,
@@ -14,7 +17,6 @@ from tests.support.chart.rendering import (
     at,
     container,
     environment,
-    merge,
     render,
 )
 
@@ -111,11 +113,37 @@ def test_a_job_begins_a_run_and_goes_on_with_one(tmp_path: Path) -> None:
     assert start() == f"train --resume {folder} --quiet"
 
 
-def test_a_job_waits_for_the_model_that_is_fetched() -> None:
-    assert "initContainers" not in job(JOB)["spec"]
-    download = {"enabled": True, "repository": "owner/model", "folder": "model"}
-    pod = job(merge(JOB, at("inference.modelDownload", download)))
-    assert pod["spec"]["initContainers"][0]["name"] == "wait-for-model"
+PIPELINE: dict[str, Any] = {
+    "name": "first",
+    "stages": {
+        "sft": {"kind": "train", "run": "sft.yaml"},
+        "e": {"kind": "evaluate", "policy": "stage:sft", "sets": {"a": "{stage:sft}/a.jsonl"}},
+    },
+}
+PIPELINE_JOB: Values = {
+    "trainer": {
+        "kind": "Job",
+        "run": {
+            "name": "first",
+            "pipeline": yaml.safe_dump(PIPELINE, sort_keys=False),
+            "files": {"sft.yaml": RUN},
+        },
+    }
+}
+
+
+def test_a_job_runs_a_pipeline_whose_files_lie_next_to_it(tmp_path: Path) -> None:
+    """The same command begins it and continues it; the file is the one of `assay pipeline run`."""
+    found = render(PIPELINE_JOB).one("trainer/configmap.yaml")["data"]
+    assert set(found) == {"pipeline.yaml", "sft.yaml"}
+    for name, text in found.items():
+        (tmp_path / name).write_text(text)
+    config = load_pipeline(tmp_path / "pipeline.yaml", ())
+    pipeline = Pipeline.open(tmp_path / "runs", tmp_path / "pipeline.yaml", config)
+    assert list(pipeline.stages) == ["sft", "e"]
+    script = container(job(PIPELINE_JOB))["command"][-1]
+    expected = 'exec assay pipeline run /etc/assay/pipeline.yaml --folder "$RUN_FOLDER"'
+    assert script.strip() == expected
 
 
 def test_a_direct_transfer_is_met_at_the_pods_own_address() -> None:

@@ -1,7 +1,5 @@
 """Rollout workers, and their scaling."""
 
-import ssl
-
 import pytest
 import redis
 
@@ -10,7 +8,7 @@ from tests.support.chart.rendering import Values, at, container, environment, me
 from tests.support.valkey import TestValkey
 
 QUEUE = {"worker": {"autoscaling": {"enabled": True, "by": "queue"}}}
-CPU = {"worker": {"autoscaling": {"enabled": True, "by": "cpu"}}}
+CPU = {"worker": {"autoscaling": {"enabled": True, "by": "cpu", "minReplicas": 1}}}
 OFF = at("worker.enabled", False)
 EXTERNAL = {
     "redis": {
@@ -49,9 +47,8 @@ def test_a_deployment_plays_groups_and_finishes_them_before_it_goes() -> None:
     assert container(pod)["args"] == ["assay", "worker", "--concurrency", "3"]
     assert pod["spec"]["terminationGracePeriodSeconds"] == 600
     assert int(environment(pod)["ASSAY_SHUTDOWN_GRACE_S"]) < 600
-    assert environment(pod)["ASSAY_REDIS_URL"] == (
-        "redis://:$(ASSAY_REDIS_PASSWORD)@assay-redis:6379/0"
-    )
+    assert environment(pod)["ASSAY_REDIS_URL"] == "redis://assay-redis:6379/0"
+    assert "secretKeyRef" in environment(pod)["ASSAY_REDIS_PASSWORD"]
     account = rendered.one("worker/serviceaccount.yaml")["metadata"]["name"]
     assert pod["spec"]["serviceAccountName"] == account
 
@@ -64,49 +61,42 @@ def test_a_worker_is_ready_when_it_answers_and_outlives_its_broker() -> None:
     assert alive["periodSeconds"] * alive["failureThreshold"] >= 600
 
 
-def test_the_password_stands_before_the_address_that_it_is_part_of() -> None:
-    """Kubernetes replaces $(NAME) only by variables it has read already."""
-    pod = render().one("worker/deployment.yaml")["spec"]["template"]
-    order = [item["name"] for item in container(pod)["env"]]
-    assert order.index("ASSAY_REDIS_PASSWORD") < order.index("ASSAY_REDIS_URL")
-
-
 def test_an_external_redis_is_named_whole() -> None:
     rendered = render(merge(QUEUE, EXTERNAL))
     pod = rendered.one("worker/deployment.yaml")["spec"]["template"]
-    url = environment(pod)["ASSAY_REDIS_URL"]
-    assert url == (
-        "rediss://:$(ASSAY_REDIS_PASSWORD)@redis.example.com:6380/2?ssl_cert_reqs=required"
-    )
-    celery = make_celery(url).connection_for_read()
-    assert celery.ssl == {"ssl_cert_reqs": ssl.CERT_REQUIRED}
-    others = redis.ConnectionPool.from_url(url)
-    assert others.connection_class is redis.SSLConnection
-    assert others.connection_kwargs["ssl_cert_reqs"] == "required"
+    assert environment(pod)["ASSAY_REDIS_URL"] == "rediss://redis.example.com:6380/2"
     trigger = rendered.one("worker/scaledobject.yaml")["spec"]["triggers"][0]["metadata"]
     assert trigger["address"] == "redis.example.com:6380"
     assert (trigger["databaseIndex"], trigger["enableTLS"]) == ("2", "true")
 
 
-def test_a_scaledobject_looks_at_the_list_that_celery_uses(valkey: TestValkey) -> None:
-    """A waiting group is an element of the list counted by KEDA."""
-    trigger = render(QUEUE).one("worker/scaledobject.yaml")["spec"]["triggers"][0]["metadata"]
+def test_a_scaledobject_looks_at_what_celery_keeps(valkey: TestValkey) -> None:
+    """A waiting group is an element of a list, one in flight a field of a hash."""
+    triggers = render(QUEUE).one("worker/scaledobject.yaml")["spec"]["triggers"]
+    names = {trigger["name"]: trigger["metadata"]["listName"] for trigger in triggers}
     celery = make_celery(valkey.url)
     for _ in range(3):
         celery.send_task(RUN_GROUP_TASK, args=[{}], queue=ROLLOUT_QUEUE)
-    with redis.Redis.from_url(valkey.url) as client:
-        assert client.llen(trigger["listName"]) == 3
+    with redis.Redis.from_url(valkey.url) as client, celery.connection_for_read() as connection:
+        assert client.llen(names["waiting"]) == 3
+        taken = connection.SimpleQueue(ROLLOUT_QUEUE).get(timeout=10)
+        assert client.llen(names["waiting"]) == 2
+        assert client.hlen(names["taken"]) == 1
+        taken.ack()
+        assert client.hlen(names["taken"]) == 0
 
 
 def test_a_scaledobject_scales_the_deployment() -> None:
-    values = {"minReplicas": 3, "maxReplicas": 30, "groupsPerWorker": 5, "cooldownS": 60}
-    rendered = render(merge(QUEUE, at("worker.autoscaling", values)))
+    values = {"minReplicas": 3, "maxReplicas": 30, "cooldownS": 60}
+    rendered = render(merge(QUEUE, {"worker": {"concurrency": 16, "autoscaling": values}}))
     spec = rendered.one("worker/scaledobject.yaml")["spec"]
     deployment = rendered.one("worker/deployment.yaml")
     assert spec["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     assert "replicas" not in deployment["spec"]
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (3, 30)
-    assert spec["triggers"][0]["metadata"]["listLength"] == "5"
+    modifiers = spec["advanced"]["scalingModifiers"]
+    assert modifiers["formula"] == "waiting + taken"
+    assert 16 / 1.2 < int(modifiers["target"]) <= 16 / 1.1, "a tenth above it needs no worker"
     assert spec["cooldownPeriod"] == 60
 
 
