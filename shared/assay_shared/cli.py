@@ -121,9 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _find_mesh(arguments: Sequence[str]) -> None:
     """Set the variables of an `assay up` mesh in this folder; variables already set stay.
 
-    A separate service (`serve`) and another mesh (`up`, `demo`) are not parts of that mesh.
+    A separate service (`serve`) and another mesh (`up`, `demo`, `try`) are not parts of that mesh.
     """
-    if not arguments or arguments[0] in ("up", "demo") or "serve" in arguments[:2]:
+    if not arguments or arguments[0] in ("up", "demo", "try") or "serve" in arguments[:2]:
         return
     home = Path(os.environ.get("ASSAY_RUNS") or "runs")
     if not (home / "assay.env").is_file():
@@ -137,13 +137,18 @@ def _find_mesh(arguments: Sequence[str]) -> None:
 
 
 def _explain(error: Exception) -> tuple[str, int]:
-    """Return the text to print and the exit status: 2 for a user's fault, 1 for ours or the host's.
+    """Return the text to print and the exit status.
+
+    The status is 2 for input that can never be used, such as a run file; 3 for what the present
+    state refuses, such as a run that another process holds, or a token; 1 for all other failures.
 
     Raises:
         Exception: `error` itself, if it is a bug.
     """
-    from assay_shared.errors import AssayError, CallerError
+    from assay_shared.errors import AssayError, CallerError, Conflict, Forbidden, Unauthorized
 
+    if isinstance(error, Conflict | Forbidden | Unauthorized):
+        return str(error), 3
     if isinstance(error, AssayError):
         return str(error), 2 if isinstance(error, CallerError) else 1
     if isinstance(error, OSError):

@@ -23,6 +23,8 @@ AssayError
     ├── SandboxFault       500  a program could not be started, watched or cleaned up
     ├── SolverFault        500  a solver ended without a result for a model
     ├── JudgeFault         502  no provider gave a usable verdict
+    ├── ModelFault         502  a model's endpoint gave no usable reply
+    │   └── ExecutorFault  502  no executor model carried a workflow out
     ├── RewardFault        500  a user's own reward gave an unusable result
     ├── BudgetExceeded     402  a cost or retry budget is spent
     ├── EngineFault        500  an engine failed on a request, or ran out of memory
@@ -219,6 +221,18 @@ class JudgeFault(InfrastructureError):
     http_status = 502
     failure_class = FailureClass.JUDGE
     retryable = True
+
+
+class ModelFault(InfrastructureError):
+    """A model's endpoint gave no usable reply."""
+
+    http_status = 502
+    failure_class = FailureClass.EXECUTOR
+    retryable = True
+
+
+class ExecutorFault(ModelFault):
+    """No executor model carried a workflow out."""
 
 
 class BudgetExceeded(InfrastructureError):

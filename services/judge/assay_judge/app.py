@@ -10,9 +10,9 @@ from pydantic import JsonValue
 from assay_judge.chain import make_chain
 from assay_judge.config import JudgeConfig
 from assay_judge.settings import JudgeSettings
-from assay_judge.state.ledger import Spending
-from assay_judge.state.state import make_shared_state
 from assay_shared.errors import ConfigError, Unreachable
+from assay_shared.providers.state.ledger import Spending
+from assay_shared.providers.state.state import make_shared_state
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.service.app import create_service
 from assay_shared.service.auth import needs
@@ -59,7 +59,8 @@ def create_app(settings: JudgeSettings) -> FastAPI:
     app = create_service("judge", settings, lifespan, health=health, cancel_on_disconnect=True)
     large_bodies = use_json_routes(app)
     registry = app.state.metrics.registry
-    shared = make_shared_state(settings, registry)
+    redis_url = settings.redis_url if settings.judge_shared == "redis" else None
+    shared = make_shared_state("judge", redis_url, registry)
     gate = FairLimiter(settings.judge_max_running, settings.judge_max_waiting)
     chain = make_chain(config, shared, gate, registry)
 

@@ -15,20 +15,22 @@ from assay_judge.checks import ReferenceChecks
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig
 from assay_judge.forms.forms import JudgePrompt, Outcome, ParsedReply, decide, prompts_for
 from assay_judge.forms.templates import REASONED, Template, Templates
-from assay_judge.providers.openai import OpenAIProvider
+from assay_judge.providers.chat_model import OpenAIProvider
 from assay_judge.providers.provider import JudgeCall, Provider
 from assay_judge.providers.reference import ReferenceProvider
-from assay_judge.state.state import SharedState
 from assay_judge.voting import Votes
 from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import AssayError, BudgetExceeded
+from assay_shared.providers.state.state import SharedState
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.runtime.gather import gather
 from assay_shared.telemetry.context import client, request_id
 from assay_shared.types import (
     Abstention,
+    Cost,
     Failure,
     FailureClass,
+    JudgeAttempt,
     JudgeForm,
     Judgement,
     JudgeRequest,
@@ -42,6 +44,8 @@ _log = logging.getLogger(__name__)
 #: Name of a form's built-in prompt that also asks how certain the model is: voting needs it.
 _CERTAINTY = "certain"
 _SYMBOLIC_TIMEOUT_S = 5.0
+#: Characters of the failures of a provider in an answer's history.
+_MAX_FAILED = 500
 
 
 class JudgeMetrics:
@@ -129,9 +133,11 @@ class JudgeChain:
                 rest = request.model_copy(update={"answers": open_answers})
             asking = JudgeCall(client(), request.run, time.monotonic() + self._config.deadline_s)
             judged = iter(await self._ask_chain(rest, asking))
-        return JudgeResponse(
-            judgements=tuple(one or next(judged) for one in known), cost=asking.bill.cost
+        bill = asking.bill
+        cost = Cost(
+            judge_tokens=bill.tokens, estimated_tokens=bill.estimated_tokens, money=bill.money
         )
+        return JudgeResponse(judgements=tuple(one or next(judged) for one in known), cost=cost)
 
     async def _verify(self, request: JudgeRequest) -> list[Verdict | None]:
         """Return each answer's verdict by checks without a model; None if they leave it open."""
@@ -152,7 +158,7 @@ class JudgeChain:
         return self._templates.find(request.form, "_".join(parts))
 
     async def _ask_chain(self, request: JudgeRequest, asking: JudgeCall) -> list[Judgement]:
-        tried: list[tuple[Provider, str, list[ParsedReply | Failure]]] = []
+        tried: list[Tried] = []
         for provider in self._providers:
             if request.form not in provider.forms:
                 continue
@@ -169,11 +175,12 @@ class JudgeChain:
             return [_abstain([_JUDGELESS])] * len(request.answers)
         judge, digest, found = max(tried, key=lambda one: _num_findings(one[2]))
         template = digest if judge.has_prompt else None
+        outcomes = _outcomes(request, found, [replies for _, _, replies in tried])
         return [
-            Verdict(judge=judge.name, template=template, **vars(one))
+            Verdict(judge=judge.name, template=template, history=history, **vars(one))
             if isinstance(one, Outcome)
-            else one
-            for one in _outcomes(request, found, [replies for _, _, replies in tried])
+            else one.model_copy(update={"history": history})
+            for one, history in zip(outcomes, _histories(request, tried), strict=True)
         ]
 
     async def _find(
@@ -202,6 +209,9 @@ class JudgeChain:
         self._metrics.decisions.labels(provider.name, str(label)).inc()
         return finding
 
+
+#: A provider that was asked, the hash of its prompt, and its replies.
+Tried = tuple[Provider, str, list[ParsedReply | Failure]]
 
 _JUDGELESS = Failure(
     failure_class=FailureClass.JUDGE,
@@ -232,6 +242,29 @@ def _outcomes(
         else _abstain(replies[index] for replies in history)
         for index, one in enumerate(found)
     ]
+
+
+def _histories(request: JudgeRequest, tried: list[Tried]) -> list[tuple[JudgeAttempt, ...]]:
+    """Return for each answer all providers that were asked about it, in their order.
+
+    In the forms that compare answers, all answers share the same requests.
+    """
+    if request.form in (JudgeForm.PAIRWISE, JudgeForm.BEST_OF):
+        shared = tuple(_attempt(provider, replies) for provider, _, replies in tried)
+        return [shared] * len(request.answers)
+    return [
+        tuple(_attempt(provider, [replies[index]]) for provider, _, replies in tried)
+        for index in range(len(request.answers))
+    ]
+
+
+def _attempt(provider: Provider, replies: list[ParsedReply | Failure]) -> JudgeAttempt:
+    failures = [one for one in replies if isinstance(one, Failure)]
+    requests = [one.attempts if isinstance(one, Failure) else one.num_requests for one in replies]
+    failed = "; ".join(dict.fromkeys(one.message for one in failures))
+    return JudgeAttempt(
+        judge=provider.name, num_requests=sum(requests), failed=failed[:_MAX_FAILED]
+    )
 
 
 def _num_findings(found: list[ParsedReply | Failure]) -> int:

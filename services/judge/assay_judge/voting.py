@@ -51,10 +51,11 @@ class Votes:
 
         more = await gather(vote(*one) for one in voters)
         found = [first, *(one for one in more if one is not None)]
+        num_requests = sum(one.num_requests for one in found)
         label, count = Counter(one.value for one in found).most_common(1)[0]
         if 2 * count <= len(found):
-            return ParsedReply(
-                Label.UNSURE, f"{len(found)} votes without a majority", num_votes=len(found)
-            )
-        reason = next(one.reason for one in found if one.value == label)
-        return ParsedReply(label, reason, num_votes=len(found))
+            reason = f"{len(found)} votes without a majority"
+            label = Label.UNSURE
+        else:
+            reason = next(one.reason for one in found if one.value == label)
+        return ParsedReply(label, reason, num_votes=len(found), num_requests=num_requests)

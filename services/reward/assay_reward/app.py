@@ -1,13 +1,16 @@
 """The reward service over HTTP: routes for scoring, rubrics and environments."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
+from prometheus_client import CollectorRegistry
 
 from assay_reward.environments import ENVIRONMENTS
 from assay_reward.environments.steps import Steps
+from assay_reward.executor.config import ExecutorConfig
+from assay_reward.executor.executor import Executor, make_executor
 from assay_reward.formats.openrlhf import RemoteRewardRequest, RemoteRewards, remote_rewards
 from assay_reward.idempotency import ResponseCache
 from assay_reward.instruments import Instruments
@@ -17,6 +20,9 @@ from assay_reward.own.processes import FunctionProcesses
 from assay_reward.rubric import Rubrics
 from assay_reward.scorer import Scorer
 from assay_reward.settings import RewardSettings
+from assay_reward.workflows.execution.budgets import RunBudgets
+from assay_reward.workflows.execution.model_sessions import SessionExecutor
+from assay_reward.workflows.playing.player import WorkflowPlayer
 from assay_shared.answers.formulas.symbolic import MODULES, Symbolic
 from assay_shared.clients import JudgeClient, RetryBudget, SandboxClient, Timeouts
 from assay_shared.errors import (
@@ -35,6 +41,8 @@ from assay_shared.service.auth import needs
 from assay_shared.service.bodies.route import put_first, up_to, use_json_routes
 from assay_shared.service.responses import errors_of, errors_of_reading
 from assay_shared.settings.api_keys import Scope
+from assay_shared.settings.run_file import load_config
+from assay_shared.telemetry.context import client
 from assay_shared.types import (
     EnvironmentInfo,
     PartialReward,
@@ -58,7 +66,7 @@ def create_app(settings: RewardSettings) -> FastAPI:
     """Return the reward service with its rubrics loaded.
 
     Raises:
-        ConfigError: a rubric cannot be used; nothing is served.
+        ConfigError: a rubric or the executor cannot be used; nothing is served.
     """
     own = settings.reward_rubrics
     if own is not None and not own.exists():
@@ -78,7 +86,7 @@ def create_app(settings: RewardSettings) -> FastAPI:
             settings.reward_max_steps_running, settings.reward_max_steps_waiting
         )
         responses = ResponseCache(settings.reward_keep_bytes)
-        async with _open_instruments(settings) as instruments:
+        async with _open_instruments(settings, executor) as instruments:
             scorer = Scorer(rubrics, instruments, gate, responses, registry)
             steps = Steps(instruments, step_gate, registry)
             yield
@@ -86,18 +94,44 @@ def create_app(settings: RewardSettings) -> FastAPI:
 
     app = create_service("reward", settings, lifespan, cancel_on_disconnect=True)
     large_bodies = use_json_routes(app)
+    executor = _make_executor(settings, app.state.metrics.registry)
     _add_scoring(app, rubrics, lambda: scorer)
     _add_environments(app, lambda: steps)
     put_first(app)
     return app
 
 
+def _make_executor(settings: RewardSettings, registry: CollectorRegistry) -> Executor | None:
+    file = settings.executor_config
+    if file is None:
+        return None
+    if not file.exists():
+        raise ConfigError(f"there is no file {file}", field="ASSAY_EXECUTOR_CONFIG")
+    redis_url = settings.redis_url if settings.executor_shared == "redis" else None
+    return make_executor(load_config(ExecutorConfig, file), redis_url, registry)
+
+
+def _workflow_player(
+    executor: Executor | None, sandbox: SandboxClient, max_runs: int
+) -> WorkflowPlayer:
+    if executor is None:
+        return WorkflowPlayer()
+
+    def begin(budgets: RunBudgets, run: str) -> SessionExecutor:
+        return SessionExecutor.begin(executor, budgets, caller=client(), run=run)
+
+    return WorkflowPlayer(begin, sandbox, max_runs)
+
+
 @asynccontextmanager
-async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instruments]:
+async def _open_instruments(
+    settings: RewardSettings, executor: Executor | None
+) -> AsyncIterator[Instruments]:
     attempt_s = settings.reward_attempt_timeout_s
     timeouts = Timeouts(read_s=attempt_s, total_s=attempt_s)
     retry = RetryBudget(total_s=settings.reward_retry_budget_s, absent_s=_ABSENT_S)
-    workers = Workers((*MODULES, "assay_reward.long_texts"), settings.reward_workers)
+    modules = (*MODULES, "assay_reward.long_texts", "assay_reward.workflows.playing.reading")
+    workers = Workers(modules, settings.reward_workers)
     cpu_s = settings.reward_answer_cpu_s
     symbolic = Symbolic(cpu_s, workers)
     own = Own(FunctionProcesses(settings.reward_python_processes))
@@ -109,8 +143,12 @@ async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instrumen
     async with (
         SandboxClient.from_settings(settings, timeouts=timeouts, retry=retry) as sandbox,
         JudgeClient.from_settings(settings, timeouts=timeouts, retry=retry) as judge,
+        AsyncExitStack() as stack,
     ):
-        yield Instruments(sandbox, judge, symbolic, players, own, workers, cpu_s)
+        if executor is not None:
+            await stack.enter_async_context(executor.opened())
+        player = _workflow_player(executor, sandbox, settings.reward_max_workflows)
+        yield Instruments(sandbox, judge, symbolic, players, own, workers, cpu_s, player)
     await own.close()
     players.close()
     workers.close()

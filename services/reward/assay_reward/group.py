@@ -206,9 +206,15 @@ class GroupScore:
         return to_failure(error, "reward")
 
     def _settle(self, index: int, reward: Reward) -> None:
-        self._rewards[index] = reward
+        reward = self._rewards[index] = self._with_notes(index, reward)
         if self._on_reward is not None:
             self._on_reward(PartialReward(index=index, reward=reward))
+
+    def _with_notes(self, index: int, reward: Reward) -> Reward:
+        measures, evidence = self._group.measures.get(index), self._group.evidence.get(index)
+        if not measures and not evidence:
+            return reward
+        return reward.model_copy(update={"measures": measures or {}, "evidence": evidence or {}})
 
 
 def _finite(measured: Found, component: ComponentConfig) -> Found:

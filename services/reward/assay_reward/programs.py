@@ -1,24 +1,26 @@
 """Programs in answers, and their test reports."""
 
-import re
-
 from pydantic import ValidationError
 
 from assay_reward.instruments import ComponentUsage
-from assay_shared.answers.extraction import fenced
+from assay_shared.answers.whole_program import whole_program
 from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.interfaces import Sandbox
 from assay_shared.settings.run_file import Config
-from assay_shared.text.reasoning import after_reasoning
 from assay_shared.types import Cost, Limits, Status, Task, TestReport, TestRequest
-
-_LAST_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 
 
 def has_tests(task: Task, options: Config) -> None:
-    """Raise InvalidInput for a task without tests, or with other limits; a `Verifier.check`."""
+    """Raise InvalidInput for a task without tests, of mixed kinds, or with other limits."""
     if not task.tests:
         raise InvalidInput(f"task {task.id} has no tests to run", field="task.tests")
+    kinds = sorted({case.kind for case in task.tests})
+    if len(kinds) > 1:
+        raise InvalidInput(
+            f"task {task.id} has tests of several kinds: {', '.join(kinds)}",
+            field="task.tests",
+            hint="all tests of a task are of one kind",
+        )
     limits_of(task)
 
 
@@ -51,20 +53,3 @@ async def run_tests(
     if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
         raise SandboxFault("the sandbox failed on a test")
     return report
-
-
-def whole_program(task: Task, answer: str) -> str:
-    """Return the answer's program: without its fence, after the task's prefix.
-
-    If the answer defines the prefix's last function again, the prefix ends in a stub (`pass`).
-    Otherwise the answer is the rest of this function.
-    """
-    answer = after_reasoning(answer)
-    blocks = fenced(answer)
-    code = blocks[0] if blocks else answer
-    if not task.code_prefix:
-        return code
-    wanted = _LAST_FUNCTION.findall(task.code_prefix)
-    if wanted and wanted[-1] in _LAST_FUNCTION.findall(code):
-        return f"{task.code_prefix.rstrip()}\n    pass\n\n{code}"
-    return task.code_prefix + code

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from assay_reward.group import GroupScore, OnReward
 from assay_reward.idempotency import ResponseCache
-from assay_reward.instruments import Instruments
+from assay_reward.instruments import InnerScore, Instruments
 from assay_reward.pace import Pace
 from assay_reward.rubric import Rubric, Rubrics
 from assay_shared.errors import AssayError, InvalidInput, Overloaded, to_failure
@@ -99,6 +99,7 @@ class Scorer:
         self._responses = responses
         self._metrics = RewardMetrics(registry)
         self._pace = Pace()
+        instruments.inner.provide(self._score_inner)
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         """Return one reward or failure per answer, in order.
@@ -150,6 +151,12 @@ class Scorer:
             known = ", ".join(rubric.name for rubric in self._rubrics.all())
             raise InvalidInput("no rubric is named", field="rubric", hint=f"known: {known}")
         return self._rubrics.find(name)
+
+    async def _score_inner(self, request: ScoreRequest) -> InnerScore:
+        rubric = self._rubric(request)
+        response = await GroupScore(rubric, request, self._instruments, self._pace).run()
+        info = rubric.info()
+        return InnerScore(response, info.lowest, info.highest)
 
     async def _score(
         self, request: ScoreRequest, on_reward: OnReward | None = None

@@ -1,6 +1,7 @@
 """Settings of the reward service, read from environment variables."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
@@ -10,7 +11,7 @@ from assay_shared.settings.environment import ServiceSettings
 
 
 class RewardSettings(ServiceSettings):
-    """Settings from `ASSAY_REWARD_*`, as well as the settings of all services."""
+    """`ASSAY_REWARD_*` and `ASSAY_EXECUTOR_*`, in addition to the settings of all services."""
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
 
@@ -41,6 +42,12 @@ class RewardSettings(ServiceSettings):
     reward_workers: int | None = Field(default=None, gt=0, le=256)
     #: Processor time for one answer in such a process.
     reward_answer_cpu_s: float = Field(default=2.0, gt=0)
+    #: YAML file with the models that carry workflows out; without it, no workflow runs.
+    executor_config: Path | None = None
+    #: `process`: limits, costs and cache are this process's own; `redis`: all replicas share them.
+    executor_shared: Literal["process", "redis"] = "process"
+    #: Workflows carried out at once; further ones wait 20 s, then 429.
+    reward_max_workflows: int = Field(default=256, ge=1, le=4096)
 
     @property
     def allowed(self) -> Allowed:

@@ -23,7 +23,10 @@ from assay_shared.text.reasoning import after_reasoning
 _MAX_SEARCHED = 16_384
 _MAX_SHORT = 200
 _MARKED = re.compile(r"####[ \t]*+(\S[^\n]*+)")
-_FENCE = re.compile(r"```[\w+-]*+[ \t]*+\n")
+#: A fence that begins its line may be longer, of tildes, and have more words: ```python title=a.
+_FENCE = re.compile(
+    r"(?:^[ \t]*+(?P<mark>`{3,}+|~{3,}+)[^`\n]*+|```[\w+-]*+[ \t]*+\r?)\n", re.MULTILINE
+)
 _CLAIM = re.compile(
     r"\b(?:answer|result|solution)\b(?:\s(?:is|are|equals|would be|must be|should be)\b(?!n't))?+"
     r"[ \t]*+(?:[:=][ \t]*+)?+(?:\*\*[ \t]*+)?+([^\n]++)",
@@ -174,16 +177,21 @@ def last_fenced(text: str) -> str | None:
     return blocks[-1].strip() if blocks else None
 
 
-def fenced(text: str) -> list[str]:
-    """Return the contents of all fenced blocks (```), without the line of the opening fence."""
+def fenced(text: str, *, unclosed: bool = False) -> list[str]:
+    """Return the contents of all fenced blocks (``` or ~~~), without the line of the opening fence.
+
+    `unclosed`: a last block without a closing fence ends with the text.
+    """
     blocks: list[str] = []
     place = 0
     while (opened := _FENCE.search(text, place)) is not None:
-        closed = text.find("```", opened.end())
+        mark = opened["mark"] or "```"
+        closed = text.find(mark, opened.end())
         if closed < 0:
+            blocks += [text[opened.end() :]] * unclosed
             break
         blocks.append(text[opened.end() : closed])
-        place = closed + 3
+        place = closed + len(mark)
     return blocks
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay_shared.doctor.findings import CheckResult, CheckStatus, ServiceLimits
@@ -13,6 +14,33 @@ from assay_shared.settings.environment import ServiceSettings
 
 if TYPE_CHECKING:
     import redis
+
+
+@dataclass(frozen=True)
+class QueueDepth:
+    """Groups of the rollout queue: those that no worker has taken, and those at workers."""
+
+    waiting: int
+    taken: int
+
+
+def read_depth(settings: ServiceSettings, timeout_s: float) -> QueueDepth | None:
+    """Return the depth of the rollout queue; None if Redis does not answer."""
+    try:
+        import redis
+    except ModuleNotFoundError:
+        return None
+    try:
+        with redis.Redis.from_url(
+            settings.redis_url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
+        ) as client:
+            return _depth(client)
+    except (redis.RedisError, OSError, ValueError):
+        return None
+
+
+def _depth(client: redis.Redis) -> QueueDepth:
+    return QueueDepth(int(client.llen(ROLLOUT_QUEUE)), int(client.hlen(UNACKED_KEY)))
 
 
 def examine_queue(settings: ServiceSettings, limits: ServiceLimits) -> list[CheckResult]:
@@ -45,9 +73,9 @@ def _look(
     yield CheckResult(CheckStatus.OK, "queue", f"Redis {info['redis_version']} answers")
     yield _durability(info)
     yield _clock(client, limits)
-    waiting, taken = client.llen(ROLLOUT_QUEUE), client.hlen(UNACKED_KEY)
+    depth = _depth(client)
     yield _dead_letters(client)
-    yield _workers(settings, limits, int(waiting), int(taken))
+    yield _workers(settings, limits, depth)
 
 
 def _durability(info: dict[str, Any]) -> CheckResult:
@@ -93,10 +121,8 @@ def _dead_letters(client: redis.Redis) -> CheckResult:
     )
 
 
-def _workers(
-    settings: ServiceSettings, limits: ServiceLimits, waiting: int, taken: int
-) -> CheckResult:
-    queue = f"{waiting} groups wait, {taken} are in flight"
+def _workers(settings: ServiceSettings, limits: ServiceLimits, depth: QueueDepth) -> CheckResult:
+    queue = f"{depth.waiting} groups wait, {depth.taken} are in flight"
     try:
         celery = make_celery(settings.redis_url)
     except ModuleNotFoundError:

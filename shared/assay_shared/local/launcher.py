@@ -1,4 +1,4 @@
-"""Launcher of all of Assay on one machine: an embedded Valkey, the five services and workers.
+"""Launcher of Assay on one machine: an embedded Valkey, the services and workers.
 
 Each part is a process; the launcher restarts a dead process, within a budget. The launcher opens
 the listening sockets and passes them down, so a restart keeps its port.
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,8 +30,14 @@ from assay_shared.clients import (
     ServiceClient,
     TrainerClient,
 )
-from assay_shared.errors import ConfigError, InfrastructureError
-from assay_shared.local.listeners import address_of, free_listeners, open_listeners, url_of
+from assay_shared.errors import ConfigError, Conflict, InfrastructureError, NotFound
+from assay_shared.local.listeners import (
+    SERVICES,
+    address_of,
+    free_listeners,
+    open_listeners,
+    url_of,
+)
 from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_shared.service.server import bind
 from assay_shared.settings.environment import ServiceSettings, read_settings
@@ -47,6 +53,8 @@ _START_TIMEOUT_S = 180.0
 _STOP_GRACE_S = 30.0
 _MAX_RESTARTS = 5
 _RESTART_WINDOW_S = 120.0
+#: Restarts that `crash_part` leaves for other crashes.
+_SPARE_RESTARTS = 1
 _CLI = (sys.executable, "-m", "assay_shared.cli")
 
 
@@ -76,6 +84,7 @@ class Launcher:
         *,
         num_workers: int,
         usual_ports: bool,
+        services: Collection[str] = SERVICES,
         num_inference_replicas: int = 1,
         settings: Mapping[str, str] | None = None,
         on_port_taken: Callable[[str], None] = _log.info,
@@ -84,6 +93,7 @@ class Launcher:
 
         Args:
             home: folder for logs, runs and Valkey's files.
+            services: names of the services to start. Valkey starts with the trainer alone.
             usual_ports: take the addresses of the environment. A service without one takes its
                 usual port if that is free; Redis without one is an embedded Valkey.
             settings: variables for the services, added to the addresses.
@@ -96,7 +106,7 @@ class Launcher:
         self.home = home.resolve()
         self.logs = self.home / "logs"
         given = _given_redis() if usual_ports else {}
-        listeners = open_listeners(os.environ, on_port_taken) if usual_ports else free_listeners()
+        listeners = _listeners(services, on_port_taken, usual_ports=usual_ports)
         # A socket's path may have at most 107 characters; a path under `home` could be longer.
         self._socket_folder = Path(tempfile.mkdtemp(prefix="assay-"))
         self.urls = {name: url_of(listener) for name, listener in listeners.items()}
@@ -105,13 +115,13 @@ class Launcher:
             del self.environment["ASSAY_REDIS_URL"]
         replicas = self._replicas(num_inference_replicas)
         self._parts = [
-            *([] if given else [self._valkey()]),
+            *([] if given or "trainer" not in services else [self._valkey()]),
             *replicas,
             *(self._service(name, listener) for name, listener in listeners.items()),
             *(ManagedProcess(f"worker-{i + 1}", (*_CLI, "worker")) for i in range(num_workers)),
         ]
         if replicas:  # the address known to the other services belongs to the router
-            router = next(part for part in self._parts if part.name == "inference")
+            router = self._part("inference")
             router.environment = {
                 "ASSAY_INFERENCE_ENGINE": "replicas",
                 "ASSAY_INFERENCE_REPLICAS": ",".join(map(_url, replicas)),
@@ -166,9 +176,7 @@ class Launcher:
 
     async def _wait_for_all(self, on_ready: Callable[[str, str], None]) -> None:
         async def wait(name: str, url: str) -> None:
-            retry = RetryBudget(attempts=10_000, total_s=_START_TIMEOUT_S, max_wait_s=0.5)
-            async with CLIENTS[name](url, retry=retry) as client:
-                await client.health()
+            await self.wait_for(name)
             on_ready(name, url)
 
         waiting = [asyncio.create_task(wait(name, url)) for name, url in self.urls.items()]
@@ -198,22 +206,62 @@ class Launcher:
             _log.warning("%s ended with %s: starting it again", part.name, part.process.returncode)
             self._spawn(part)
 
+    def crash_part(self, name: str) -> int:
+        """Kill one process as a crash would, and return its id; `watch` starts it again.
+
+        Raises:
+            NotFound: no such process runs.
+            Conflict: it was started too often, and further crashes would end the mesh.
+        """
+        part = next((part for part in self._parts if part.name == name), None)
+        if part is None or part.process is None or part.process.poll() is not None:
+            raise NotFound(f"no process {name!r:.80} runs")
+        now = time.monotonic()
+        num_recent = sum(now - at < _RESTART_WINDOW_S for at in tuple(part.starts))
+        if num_recent >= _MAX_RESTARTS - _SPARE_RESTARTS:
+            raise Conflict(
+                f"{name} was started {num_recent} times within {_RESTART_WINDOW_S:.0f} s",
+                hint="wait a minute or two",
+            )
+        part.process.kill()
+        return part.process.pid
+
     def stop_part(self, name: str) -> None:
         """End one process and refuse its connections until `start_part`."""
-        part = next(part for part in self._parts if part.name == name)
+        part = self._part(name)
         if part.process is not None:
             end([part.process], _STOP_GRACE_S)
         part.process = None
         if part.listener is not None:
             part.listener.close()
 
+    def kill_part(self, name: str) -> None:
+        """Kill one process at once (SIGKILL) and refuse its connections until `start_part`."""
+        part = self._part(name)
+        if part.process is not None:
+            part.process.kill()
+        self.stop_part(name)
+
+    async def wait_for(self, name: str) -> None:
+        """Wait until a service answers.
+
+        Raises:
+            InfrastructureError: it did not answer in time.
+        """
+        retry = RetryBudget(attempts=10_000, total_s=_START_TIMEOUT_S, max_wait_s=0.5)
+        async with CLIENTS[name](self.urls[name], retry=retry) as client:
+            await client.health()
+
     def start_part(self, name: str) -> None:
         """Start a stopped process again, at its old address."""
-        part = next(part for part in self._parts if part.name == name)
+        part = self._part(name)
         if part.listener is not None:
             host, port = address_of(self.urls[name])
             part.listener = bind(host, port)
         self._spawn(part)
+
+    def _part(self, name: str) -> ManagedProcess:
+        return next(part for part in self._parts if part.name == name)
 
     def _failed(self, part: ManagedProcess) -> LaunchFailed:
         assert part.process is not None
@@ -242,6 +290,14 @@ class Launcher:
             if part.listener is not None:
                 part.listener.close()
         shutil.rmtree(self._socket_folder, ignore_errors=True)
+
+
+def _listeners(
+    services: Collection[str], on_port_taken: Callable[[str], None], *, usual_ports: bool
+) -> dict[str, socket.socket]:
+    if usual_ports:
+        return open_listeners(os.environ, on_port_taken, services)
+    return free_listeners(services)
 
 
 def _given_redis() -> dict[str, str]:
@@ -282,6 +338,7 @@ def running_services(
     *,
     num_workers: int = 2,
     usual_ports: bool = False,
+    services: Collection[str] = SERVICES,
     num_inference_replicas: int = 1,
     settings: Mapping[str, str] | None = None,
     on_ready: Callable[[str, str], None] = lambda name, url: None,
@@ -292,6 +349,7 @@ def running_services(
         home,
         num_workers=num_workers,
         usual_ports=usual_ports,
+        services=services,
         num_inference_replicas=num_inference_replicas,
         settings=settings,
         on_port_taken=on_port_taken,

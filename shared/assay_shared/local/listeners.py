@@ -1,7 +1,7 @@
 """Listening sockets of the services of `assay up`: at given addresses, at usual or free ports."""
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -15,18 +15,21 @@ USUAL_PORTS = {
     "reward": 8004,
     "trainer": 8005,
 }
+SERVICES = tuple(USUAL_PORTS)
 _HOST = "127.0.0.1"
 
 
-def free_listeners() -> dict[str, socket.socket]:
-    """Return a listening socket for each service, at a free port."""
-    return {name: bind(_HOST, 0) for name in USUAL_PORTS}
+def free_listeners(services: Collection[str] = SERVICES) -> dict[str, socket.socket]:
+    """Return a listening socket for each named service, at a free port."""
+    return {name: bind(_HOST, 0) for name in services}
 
 
 def open_listeners(
-    environment: Mapping[str, str], on_port_taken: Callable[[str], None]
+    environment: Mapping[str, str],
+    on_port_taken: Callable[[str], None],
+    services: Collection[str] = SERVICES,
 ) -> dict[str, socket.socket]:
-    """Return a listening socket for each service.
+    """Return a listening socket for each named service.
 
     A service listens at its ASSAY_..._URL. Without that, it listens at its usual port; if that
     port is in use, at a free port, and `on_port_taken` gets a sentence that says so.
@@ -37,7 +40,8 @@ def open_listeners(
     """
     found: dict[str, socket.socket] = {}
     try:
-        for name, port in USUAL_PORTS.items():
+        for name in services:
+            port = USUAL_PORTS[name]
             variable = f"ASSAY_{name.upper()}_URL"
             url = environment.get(variable)
             found[name] = _given(url, variable) if url else _usual(name, port, on_port_taken)

@@ -7,6 +7,7 @@ tasks.jsonl        the tasks of the run with their roles
 policy/v000001/    published weights, a folder per version
 checkpoints/       starting points of a resumed run
 rollouts.jsonl     every group used for training
+discarded.jsonl    every group that was not trained on, with the reason
 signal.json        groups sampled before GRPO
 tensorboard/       numbers of each step
 failures/          tracebacks of unexpected ends, a file each
@@ -29,12 +30,14 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from assay_shared.errors import Conflict, InvalidInput, NotFound
+from assay_shared.runs.regular_file import read_regular, reason_of
 
 #: Pattern of a run's name: a folder name that is safe in paths, addresses, logs and terminals.
 RUN_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
 _RESERVE = ".reserve"
 _RESERVED_BYTES = 64 * 1024
 _BLOCK_BYTES = 64 * 1024
+_MOST_STATUS_BYTES = 2**20
 
 
 class Event(BaseModel):
@@ -140,7 +143,9 @@ class RunFolder:
 
     def read_status(self) -> RunStatus:
         path = self.path / "status.json"
-        return RunStatus.model_validate_json(path.read_text()) if path.exists() else RunStatus()
+        if not path.exists():
+            return RunStatus()
+        return RunStatus.model_validate_json(read_regular(path, _MOST_STATUS_BYTES))
 
     def write_status(self, status: RunStatus) -> None:
         stamped = status.model_copy(update={"updated": time.time()})
@@ -151,7 +156,7 @@ class RunFolder:
         try:
             return self.read_status()
         except (OSError, ValueError) as error:
-            reason = "not a status" if isinstance(error, ValueError) else str(error)
+            reason = "not a status" if isinstance(error, ValueError) else reason_of(error)
             return RunStatus(state="unreadable", message=f"status.json cannot be read: {reason}")
 
     def reserve_room(self) -> None:

@@ -54,6 +54,7 @@ def create_service(
     cancel_on_disconnect: bool = False,
     body_limit_bytes: int | None = None,
     on_stop: Callable[[], None] = lambda: None,
+    first_page: str = "/",
 ) -> FastAPI:
     """Return an app with the common parts of all services.
 
@@ -64,6 +65,7 @@ def create_service(
         cancel_on_disconnect: if True, a request's work is cancelled when its client disconnects.
         body_limit_bytes: overrides the limit in the settings.
         on_stop: called as soon as a stop is requested, before waiting for requests in flight.
+        first_page: where a link leads that opens a browser's session.
     """
     app = FastAPI(
         title=f"assay {name}", version=__version__, lifespan=lifespan, telemetry=_NO_TELEMETRY
@@ -80,7 +82,9 @@ def create_service(
     has_keys = bool(keys) or settings.client_tokens_file is not None
     if has_keys:
         ring = KeyRing(keys, OWN, settings.client_tokens_file)
-        app.add_middleware(BearerAuth, keys=ring, service=name, routes=lambda: app.routes)
+        app.add_middleware(
+            BearerAuth, keys=ring, service=name, routes=lambda: app.routes, first_page=first_page
+        )
     hosts = [host.strip() for host in settings.allowed_hosts.split(",") if host.strip()]
     app.add_middleware(BrowserGuard, service=name, allowed_hosts=hosts, has_keys=has_keys)
     app.add_middleware(Audit)

@@ -76,11 +76,14 @@ class BearerAuth:
         keys: KeyRing,
         service: str,
         routes: Callable[[], Iterable[BaseRoute]],
+        first_page: str = "/",
     ) -> None:
+        """Store the keys; a link leads to `first_page`."""
         self._app = app
         self._keys = keys
         self._service = service
         self._routes = routes
+        self._first_page = first_page.encode()
         secret = keys.own_token_digest
         self._sessions = None if secret is None else BrowserSessions(secret)
 
@@ -123,7 +126,7 @@ class BearerAuth:
         if scope["scheme"] == "https":
             flags += "; Secure"
         headers = [
-            (b"location", b"/"),
+            (b"location", self._first_page),
             (b"set-cookie", f"{COOKIE}={cookie}; {flags}".encode()),
             (b"cache-control", b"no-store"),
             (b"content-length", b"0"),

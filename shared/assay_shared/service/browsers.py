@@ -68,8 +68,11 @@ class BrowserGuard:
         return name in self._hosts or name.endswith(".localhost") or _is_address(name)
 
 
-def content_policy(page: str) -> str:
-    """Return a Content-Security-Policy that allows only the page's own scripts, styles, service."""
+def content_policy(page: str, forms: str = "'none'") -> str:
+    """Return a Content-Security-Policy that allows only the page's own scripts, styles, service.
+
+    `forms` are the places to which its forms may lead.
+    """
 
     def sources(tag: str) -> str:
         found = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
@@ -78,7 +81,7 @@ def content_policy(page: str) -> str:
 
     return (
         f"default-src 'none'; script-src {sources('script')}; style-src {sources('style')}; "
-        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"connect-src 'self'; img-src data:; base-uri 'none'; form-action {forms}; "
         "frame-ancestors 'none'"
     )
 

@@ -39,7 +39,8 @@ class Address:
     """Listening address: hosts and port (0 takes a free port), or an inherited socket `fd`.
 
     Several hosts are separated by commas. A service in several networks listens only on the named
-    addresses.
+    addresses. `0.0.0.0,::` is every address of either family: where the machine has no IPv6, its
+    hosts are left out, so that one command fits all machines.
     """
 
     host: str
@@ -49,7 +50,27 @@ class Address:
     def listeners(self) -> list[socket.socket]:
         if self.fd is not None:
             return [socket.socket(fileno=self.fd)]
-        return [bind(host, self.port) for host in self.host.split(",")]
+        hosts = self.host.split(",")
+        found: list[socket.socket] = []
+        port = self.port
+        try:
+            for host in hosts:
+                if len(hosts) > 1 and ":" in host and not _has_ipv6():
+                    _log.warning("this machine has no IPv6: not listening on %s", host)
+                    continue
+                # Of several hosts, `::` must leave IPv4 to the others.
+                found.append(bind(host, port, ipv6_only=len(hosts) > 1))
+                port = found[0].getsockname()[1]  # a free port is the same on every host
+        except ConfigError:
+            for listener in found:
+                listener.close()
+            raise
+        if not found:
+            raise ConfigError(
+                f"this machine has no IPv6, and --host {self.host} names no other address",
+                hint="add 0.0.0.0 to --host",
+            )
+        return found
 
 
 def run_service(
@@ -71,7 +92,8 @@ def run_service(
     app = create_app(settings)
     listeners = address.listeners()
     for listener in listeners:
-        _log.info("listening on http://%s:%d", *listener.getsockname()[:2])
+        host, port = listener.getsockname()[:2]
+        _log.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -144,15 +166,35 @@ def _end_within(limit_s: float) -> None:
     timer.start()
 
 
-def bind(host: str, port: int) -> socket.socket:
+def _has_ipv6() -> bool:
+    """Return whether the kernel gives out sockets of IPv6: `ipv6.disable=1` takes them away."""
+    try:
+        socket.socket(socket.AF_INET6, socket.SOCK_STREAM).close()
+    except OSError as error:
+        if error.errno == errno.EAFNOSUPPORT:
+            return False
+        raise
+    return True
+
+
+def bind(host: str, port: int, *, ipv6_only: bool = False) -> socket.socket:
     """Return a listening socket; port 0 takes a free port.
+
+    `::` takes IPv4 as well, unless `ipv6_only`.
 
     Raises:
         ConfigError: the port is in use, or the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
+        ) from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, ipv6_only)
     try:
         listener.bind((host, port))
         listener.listen(_BACKLOG)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -17,6 +17,7 @@ from pydantic_settings import (
 
 from assay_shared.errors import ConfigError
 from assay_shared.settings.api_keys import ClientKey, check_client_names, check_token
+from assay_shared.settings.redis_address import redis_address
 from assay_shared.settings.secret_files import SecretFiles
 
 #: Client name of a caller with the service's own token.
@@ -56,8 +57,13 @@ class ServiceSettings(BaseSettings):
     judge_url: str = "http://127.0.0.1:8003"
     reward_url: str = "http://127.0.0.1:8004"
     trainer_url: str = "http://127.0.0.1:8005"
-    #: Broker and result store: redis://host:port/db or unix:///path/to/socket.
-    redis_url: str = Field(default="redis://127.0.0.1:6379/0", repr=False)
+    #: User and password of Redis, of any characters; `redis_url` includes them.
+    redis_username: str | None = None
+    redis_password: SecretStr | None = None
+    #: Authorities that vouch for the certificate of a rediss:// server; else the system's.
+    redis_ca_file: Path | None = None
+    #: Broker and result store: redis://host:port/db, rediss://... or unix:///path/to/socket.
+    redis_url: str = Field(default="redis://127.0.0.1:6379/0", repr=False, validate_default=True)
     #: Folder with a folder per run.
     runs: Path = Path("runs")
     #: Way of a trainer's weights to inference: a shared folder, an upload, or memory to memory.
@@ -88,6 +94,8 @@ class ServiceSettings(BaseSettings):
     http_head_s: float = Field(default=10.0, ge=1)
     #: Time without receiving a byte of a request's body, or the client taking a byte of an answer.
     http_body_s: float = Field(default=30.0, ge=1)
+    #: Inference and trainer refuse to start where no GPU is visible; set in images for GPUs.
+    needs_gpu: bool = False
     #: Time a stopping service gives to requests in flight.
     shutdown_grace_s: float = Field(default=20.0, gt=0)
 
@@ -97,6 +105,15 @@ class ServiceSettings(BaseSettings):
     @classmethod
     def _can_be_sent(cls, token: SecretStr | None) -> SecretStr | None:
         return None if token is None else check_token(token)
+
+    @field_validator("redis_url")
+    @classmethod
+    def _with_user_and_authorities(cls, url: str, info: ValidationInfo) -> str:
+        """Return the address with the fields above it, as clients of Redis take it."""
+        password: SecretStr | None = info.data.get("redis_password")
+        secret = None if password is None else password.get_secret_value()
+        known = info.data.get("redis_username"), secret, info.data.get("redis_ca_file")
+        return redis_address(url, *known)
 
     @field_validator("client_tokens")
     @classmethod

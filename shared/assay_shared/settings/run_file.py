@@ -52,7 +52,7 @@ def read_values(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
     """
     values = read_yaml(path)
     for override in overrides:
-        _apply(values, override)
+        apply_override(values, override)
     return values
 
 
@@ -113,8 +113,12 @@ def section_of(values: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
     return values, last
 
 
-def _apply(values: dict[str, Any], override: str) -> None:
-    """Set an override `a.b.c=value` in `values`; the value is read as YAML."""
+def apply_override(values: dict[str, Any], override: str) -> None:
+    """Set an override `a.b.c=value` in `values`; the value is read as YAML.
+
+    Raises:
+        ConfigError: it has another form, or a part of its key is not a section.
+    """
     key, sign, text = override.partition("=")
     if not sign or not key:
         raise ConfigError(f"override {override!r} must look like section.key=value")

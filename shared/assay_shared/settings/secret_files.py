@@ -19,6 +19,7 @@ IN_FILES = (
     "reward_token",
     "trainer_token",
     "client_tokens",
+    "redis_password",
     "redis_url",
 )
 _JSON = "client_tokens"

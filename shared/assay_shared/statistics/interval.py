@@ -1,8 +1,9 @@
 """An estimate with its interval, and Wilson's interval of a share; no numerics library."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from statistics import NormalDist
+from statistics import NormalDist, fmean, stdev
 
 
 @dataclass(frozen=True)
@@ -37,3 +38,13 @@ def wilson_bounds(share: float, num_trials: float, confidence: float) -> tuple[f
     half = z * sqrt(share * (1 - share) / num_trials + (z / (2 * num_trials)) ** 2) / shrink
     # Rounding must not move the bound at a share of exactly 0 or 1.
     return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
+
+
+def normal_interval(values: Sequence[float], confidence: float) -> Interval | None:
+    """Return the mean of independent values with its normal interval; None of fewer than two."""
+    if len(values) < 2:
+        return None
+    mean = fmean(values)
+    z = NormalDist().inv_cdf((1.0 + confidence) / 2.0)
+    half = z * stdev(values, mean) / sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)

@@ -2,12 +2,19 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from unicodedata import category
 
 _TICKS = re.compile(r"`+")
-#: Control characters but line breaks and tabs, and those that change the direction of text.
-_INVISIBLE = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+#: Characters without a picture that are in no category of invisible characters: fillers,
+#: Braille's blank, the grapheme joiner, Khmer's inherent vowels, and selectors of variants.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0000-\U000e0fff]"
 )
+#: Controls, formats such as marks of direction, halves of characters, and ends of lines.
+_INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+_ENDS_AND_TABS = "\n\t"
+_MARK = "\N{REPLACEMENT CHARACTER}"
 
 
 def fenced(text: str) -> str:
@@ -29,18 +36,28 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
     yield "| " + " | ".join(headings) + " |"
     yield "|" + "---|" * len(headings)
     for row in rows:
-        yield "| " + " | ".join(_cell(text) for text in row) + " |"
+        yield "| " + " | ".join(cell(text) for text in row) + " |"
     yield ""
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Return the text escaped for a cell: a failure's message may hold any character."""
     return " ".join(visible(text).split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def visible(text: str) -> str:
     """Return `text` with U+FFFD for invisible characters and for marks of text direction."""
-    return _INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+    text = text.replace("\r\n", "\n")
+    if text.isascii() and text.isprintable():
+        return text
+    hidden = {ord(one): _MARK for one in set(text) if _is_invisible(one)}
+    return text.translate(hidden) if hidden else text
+
+
+def _is_invisible(one: str) -> bool:
+    if one in _ENDS_AND_TABS:
+        return False
+    return category(one) in _INVISIBLE or _BLANK.match(one) is not None
 
 
 def _longest_ticks(text: str) -> int:

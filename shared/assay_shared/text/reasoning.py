@@ -21,5 +21,6 @@ def after_reasoning(text: str) -> str:
     if any(end in text for end in _ENDS):
         closing = deque(_CLOSING.finditer(text), maxlen=1)
         if closing:
-            return text[closing[0].end() :]
+            rest = text[closing[0].end() :]
+            return "" if _OPENING.match(rest) else rest
     return "" if _OPENING.match(text) else text

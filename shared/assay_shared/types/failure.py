@@ -10,13 +10,15 @@ from assay_shared.types.wire import ShownText, Wire
 class FailureClass(StrEnum):
     """The party at fault. `policy` is the answer's own fault: a score, never a failure.
 
-    `caller`: an unusable request, task or option.
+    `caller`: an unusable request, task or option. `executor`: the models that answer the calls of
+    workflows.
     """
 
     POLICY = "policy"
     CALLER = "caller"
     SANDBOX = "sandbox"
     JUDGE = "judge"
+    EXECUTOR = "executor"
     NETWORK = "network"
     OVERLOAD = "overload"
     BUDGET = "budget"

@@ -113,6 +113,17 @@ class JudgeRequest(Wire):
         return self
 
 
+class JudgeAttempt(Wire):
+    """What a judge of the chain was asked about an answer, and why it gave no finding, if so."""
+
+    #: The provider's name in the chain.
+    judge: str
+    #: Requests to its model; 0 if the reply was known already or no model is behind it.
+    num_requests: int = Field(default=0, ge=0)
+    #: Why it gave no finding; empty if it gave one.
+    failed: str = ""
+
+
 class Verdict(Wire):
     """A finding, with the judge that made it. `template` is the hash of the used prompt."""
 
@@ -135,6 +146,8 @@ class Verdict(Wire):
     template: str | None = None
     #: Number of counted replies; more than one if the first was in doubt.
     num_votes: int = 1
+    #: All judges that were asked, in their order; empty if a check decided.
+    history: tuple[JudgeAttempt, ...] = ()
 
 
 class Abstention(Wire):
@@ -144,6 +157,8 @@ class Abstention(Wire):
     status: Literal["failed"] = "failed"
     #: Why there is no verdict.
     failure: Failure
+    #: All judges that were asked, in their order.
+    history: tuple[JudgeAttempt, ...] = ()
 
 
 Judgement = Annotated[Verdict | Abstention, Field(discriminator="status")]

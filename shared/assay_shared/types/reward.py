@@ -36,6 +36,11 @@ class Scored(Wire):
     outcome: Status
     #: The measured components, gates first.
     components: tuple[RewardComponent, ...]
+    #: Numbers about the answer that do not count in a reward, by name: rates and costs.
+    measures: dict[str, FiniteFloat] = {}
+    #: For people: what the measurement rests on, such as the trace of a workflow.
+    #: Under `tests` are cases, under `judge` a verdict; each is cut to some kilobytes.
+    evidence: dict[str, JsonValue] = {}
 
 
 class Unscored(Wire):
@@ -45,6 +50,10 @@ class Unscored(Wire):
     status: Literal["failed"] = "failed"
     #: Why there is no reward.
     failure: Failure
+    #: Numbers about the answer that do not count in a reward, by name: rates and costs.
+    measures: dict[str, FiniteFloat] = {}
+    #: For people: what the measurement rests on, such as the trace of a workflow.
+    evidence: dict[str, JsonValue] = {}
 
 
 Reward = Annotated[Scored | Unscored, Field(discriminator="status")]

@@ -12,7 +12,7 @@ from assay_shared.types.generation import (
     Priority,
     SamplingParams,
 )
-from assay_shared.types.reward import AnswerText, Reward
+from assay_shared.types.reward import AnswerText, ComponentReport, Reward
 from assay_shared.types.task import Task
 from assay_shared.types.wire import Wire
 
@@ -131,3 +131,5 @@ class ScoredGroup(Wire):
     worker: str
     generate_time_s: float = 0.0
     score_time_s: float = 0.0
+    #: Time and cost of each reward component, for the whole group.
+    costs: tuple[ComponentReport, ...] = ()

@@ -16,7 +16,7 @@ from assay_shared.types import Answer, AnswerText, Failure, FailureClass, StdinC
 from tests.support.fakes import FakeJudge, FakeSandbox, make_task
 
 #: Closed at the end of the session.
-WORKERS = Workers(("assay_reward.long_texts",), num=1)
+WORKERS = Workers(("assay_reward.long_texts", "assay_reward.workflows.playing.reading"), num=1)
 FOUR_TESTS = (StdinCase(stdin="", expected_stdout="1"),) * 4
 
 

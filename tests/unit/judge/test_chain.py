@@ -9,12 +9,9 @@ from assay_judge.checks import ReferenceChecks
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig, ReferenceProviderConfig, Voting
 from assay_judge.forms.forms import JudgePrompt, ParsedReply
 from assay_judge.providers.provider import JudgeCall, Provider
-from assay_judge.state.cache import ProcessCache
-from assay_judge.state.ledger import ProcessLedger
-from assay_judge.state.limits_process import ProcessLimits
-from assay_judge.state.state import SharedState
 from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import BudgetExceeded, ConfigError, JudgeFault, Unreachable
+from assay_shared.providers.state.state import SharedState, make_shared_state
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.types import (
     Abstention,
@@ -233,6 +230,26 @@ async def test_a_panel_is_the_other_providers() -> None:
     assert (verdict.label, verdict.num_votes) == (Label.CORRECT, 3)
 
 
+# History
+
+
+async def test_a_judgement_names_all_judges_that_were_asked() -> None:
+    first = Scripted("first", {0: [Label.CORRECT], 1: [Label.CORRECT]})
+    read = ParsedReply(Label.CORRECT, num_requests=2)
+    second = Scripted("second", {0: [read], 1: [read], 2: [read]})
+    found = await judge(first, second)
+    told = [[(a.judge, a.num_requests, a.failed) for a in one.history] for one in found]
+    both = [("first", 0, ""), ("second", 2, "")]
+    assert told[:2] == [both, both]
+    ((name, requests, failed), last) = told[2]
+    assert (name, requests, last) == ("first", 1, ("second", 2, ""))
+    assert "first gave no reply" in failed
+    (lost, _) = await judge(Scripted("first", {}), request=PAIR)
+    assert isinstance(lost, Abstention)
+    ((attempt),) = lost.history
+    assert "first gave no reply" in attempt.failed
+
+
 # Configuration
 
 
@@ -258,4 +275,4 @@ def test_a_missing_key_stops_the_start() -> None:
 
 
 def process_state() -> SharedState:
-    return SharedState(ProcessLimits(), ProcessLedger(), ProcessCache(CollectorRegistry()))
+    return make_shared_state("judge", None, CollectorRegistry())

@@ -46,7 +46,13 @@ for name in $(ls -A "$folder"); do
 done
 exec setpriv --reuid $uid --regid $uid --clear-groups "$@"
 """
-PLACES = ["pooled", "fallback", "pooled as 10001", "fallback as 10001", "pooled without groups"]
+PLACES = [
+    "pooled",
+    pytest.param("fallback", marks=pytest.mark.nightly),
+    pytest.param("pooled as 10001", marks=pytest.mark.nightly),
+    "fallback as 10001",
+    "pooled without groups",
+]
 
 
 @pytest_asyncio.fixture(params=PLACES, scope="module", loop_scope="module")
@@ -189,13 +195,13 @@ async def test_cpu_time_is_that_of_all_that_a_program_starts(run: Run, burner: s
     assert 1.0 < result.cpu_time_s < MOST_S
 
 
-@pytest.mark.parametrize("seconds", [0.9, 0.97, 0.98])
+@pytest.mark.parametrize("seconds", [0.8, 0.94])
 @pytest.mark.slow
 async def test_a_program_within_its_cpu_time_is_not_killed(run: Run, seconds: float) -> None:
     result = await run(f"{PRELUDE}burn({seconds} - time.process_time())\nprint('done')")
     assert result.status is Status.ACCEPTED, result
     assert result.stdout == "done\n"
-    assert seconds <= result.cpu_time_s < 1.02
+    assert seconds <= result.cpu_time_s < 1.0
 
 
 @pytest.mark.slow
@@ -323,7 +329,9 @@ async def test_each_case_has_the_cpu_limit_and_no_more(sandbox: LocalSandbox) ->
         "signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nn = 0\n"
         "def f():\n    global n\n    n += 1\n    burn(4.0 if n == 2 else 0.6)\n    return 1\n"
     )
-    report = await sandbox.test(judge(code, 4))
+    # Two cases may end at a limit: a third of 30 s is a case's share.
+    limits = LIMITS.model_copy(update={"wall_time_s": 10.0})
+    report = await sandbox.test(judge(code, 4, limits))
     wanted = [Status.ACCEPTED, Status.TIME_LIMIT, Status.ACCEPTED, Status.TIME_LIMIT]
     assert [case.status for case in report.cases] == wanted, report
     assert all(case.cpu_time_s < MOST_S for case in report.cases), report
@@ -331,7 +339,7 @@ async def test_each_case_has_the_cpu_limit_and_no_more(sandbox: LocalSandbox) ->
 
 @pytest.mark.slow
 async def test_a_case_within_its_cpu_time_is_not_killed(sandbox: LocalSandbox) -> None:
-    report = await sandbox.test(judge("def f():\n    burn(0.97)\n    return 1\n", 3))
+    report = await sandbox.test(judge("def f():\n    burn(0.94)\n    return 1\n", 3))
     assert [case.status for case in report.cases] == [Status.ACCEPTED] * 3, report
 
 

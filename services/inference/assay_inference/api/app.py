@@ -1,7 +1,8 @@
 """Inference's HTTP service and own routes; `openai_routes` has the OpenAI-compatible routes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -20,11 +21,12 @@ from assay_inference.engines.factory import check_engine, make_engine
 from assay_inference.serving.admission import Admission, AdmissionStatus, QueueLimits
 from assay_inference.serving.generate import Generation
 from assay_inference.serving.served_policy import ServedPolicy
+from assay_inference.serving.unserved import Unserved
 from assay_inference.settings import InferenceSettings
 from assay_inference.tokenizer.chat_template import Turn
 from assay_inference.tokenizer.texts import PROMPT_BYTES, Texts
 from assay_inference.weights.uploads import Uploads
-from assay_shared.errors import AssayError, Forbidden, NotFound, to_body
+from assay_shared.errors import AssayError, Forbidden, NotFound, NotReady, to_body
 from assay_shared.runtime.gpus import num_gpus
 from assay_shared.service import audit
 from assay_shared.service.app import create_service
@@ -50,6 +52,8 @@ from assay_shared.types import (
     WeightStatus,
     WeightUpdate,
 )
+
+_log = logging.getLogger(__name__)
 
 _MAX_WAIT_S = 3600.0
 #: Largest body that announces weights: a direct transfer lists each tensor.
@@ -90,6 +94,15 @@ async def note_purpose(
     set_purpose(WorkPurpose(priority or "", run, deadline_s))
 
 
+async def note_unserved(request: Request) -> AsyncIterator[None]:
+    """Count a request that is refused because nothing can serve it yet."""
+    try:
+        yield
+    except NotReady:
+        request.app.state.unserved.note()
+        raise
+
+
 def create_app(
     settings: InferenceSettings, engine_of: Callable[[InferenceSettings], Engine] = make_engine
 ) -> FastAPI:
@@ -112,9 +125,9 @@ def create_app(
         engine = engine_of(settings)
         _keep(app, settings, engine)
         try:
-            if model is not None:
-                await _start_with(app, model, loads)
-            yield
+            start = None if model is None else _start_with(app, model, loads)
+            async with _begun(start, waits=not _may_have_no_engine(settings)):
+                yield
         finally:
             await engine.close()
             await app.state.uploads.close()
@@ -136,7 +149,7 @@ def create_app(
         on_stop=stop_loading,
     )
     large_bodies = use_json_routes(app, takes_half_characters=False)
-    app.router.dependencies.append(Depends(note_purpose))
+    app.router.dependencies += [Depends(note_purpose), Depends(note_unserved)]
     _add_routes(app, settings, loads)
     return app
 
@@ -163,7 +176,8 @@ def _keep(app: FastAPI, settings: InferenceSettings, engine: Engine) -> None:
     limits = QueueLimits.of(settings, lambda: engine.max_sequences, lambda: engine.max_tokens)
     admission = Admission(limits, registry)
     app.state.admission, app.state.front = admission, Generation(engine, admission, texts)
-    registry.register(EngineMetrics(engine, admission, policy))
+    unserved = app.state.unserved = Unserved()
+    registry.register(EngineMetrics(engine, admission, policy, unserved))
 
 
 def _find_model(settings: InferenceSettings) -> Path | None:
@@ -194,6 +208,33 @@ def _add_generation(app: FastAPI) -> None:
         parts = draw_parts(front, prompt, request.sampling)
         first = await anext(parts)  # an error before the first part still gets its own status
         return StreamingResponse(_lines(prompt, first, parts), media_type="application/x-ndjson")
+
+
+def _may_have_no_engine(settings: InferenceSettings) -> bool:
+    """Return True if engines come and go: the service answers before the first one is there."""
+    return settings.inference_engine == "replicas" and "dns+" in settings.inference_replicas
+
+
+@asynccontextmanager
+async def _begun(start: Coroutine[None, None, None] | None, *, waits: bool) -> AsyncIterator[None]:
+    """Serve the first model in the block: before it begins, or as soon as an engine takes it."""
+    if start is None or waits:
+        if start is not None:
+            await start
+        yield
+        return
+    task = asyncio.create_task(start)
+    task.add_done_callback(_tell_failure)
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def _tell_failure(start: asyncio.Task[None]) -> None:
+    error = None if start.cancelled() else start.exception()
+    if error is not None:
+        _log.error("the first model is not served: %s", error)
 
 
 async def _start_with(app: FastAPI, model: Path, loads: set[asyncio.Task[WeightStatus]]) -> None:

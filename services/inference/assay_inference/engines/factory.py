@@ -2,6 +2,7 @@
 
 from assay_inference.engines.engine import Engine
 from assay_inference.settings import InferenceSettings
+from assay_shared.runtime.gpus import require_gpu
 
 
 def check_engine(settings: InferenceSettings) -> None:
@@ -9,7 +10,10 @@ def check_engine(settings: InferenceSettings) -> None:
 
     Raises:
         ConfigError: it cannot.
+        Conflict: it needs a GPU, and none is here.
     """
+    if settings.needs_gpu and settings.inference_engine != "replicas":
+        require_gpu()
     if settings.inference_engine == "replicas":
         from assay_inference.engines.replicas.discovery import AddressList
 

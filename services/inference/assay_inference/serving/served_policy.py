@@ -48,6 +48,11 @@ class ServedPolicy:
         now = {"replicas": dict(self._engine.replicas), "receiver": self._engine.receiver}
         return served.model_copy(update=now)
 
+    @property
+    def is_updating(self) -> bool:
+        """Return True while weights are loaded, or wait for an engine that takes them."""
+        return self._updating.locked()
+
     async def start_with(self, folder: Path) -> WeightStatus:
         """Serve `folder` as version 0."""
         self._start_folder = folder  # the operator's own choice: its links may lead anywhere

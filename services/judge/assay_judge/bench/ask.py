@@ -12,11 +12,9 @@ from assay_judge.bench.sets import LabelledPair
 from assay_judge.chain import JudgeChain, make_chain
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig
 from assay_judge.forms.templates import REASONED
-from assay_judge.state.cache import NoCache
-from assay_judge.state.ledger import ProcessLedger, Spending
-from assay_judge.state.limits_process import ProcessLimits
-from assay_judge.state.state import SharedState
 from assay_shared.errors import BudgetExceeded, ConfigError
+from assay_shared.providers.state.ledger import ProcessLedger, Spending
+from assay_shared.providers.state.state import make_shared_state
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.runtime.gather import gather
 from assay_shared.types import Abstention, JudgeForm, JudgeRequest
@@ -150,5 +148,6 @@ class BenchAsking:
 
 def make_asked_chain(config: JudgeConfig, ledger: BenchLedger, concurrency: int) -> JudgeChain:
     """Return a chain without a cache, so that each measured verdict comes from the model."""
-    state = SharedState(ProcessLimits(), ledger, NoCache())
-    return make_chain(config, state, FairLimiter(concurrency, concurrency), CollectorRegistry())
+    registry = CollectorRegistry()
+    state = make_shared_state("judge", None, registry, has_cache=False, ledger=ledger)
+    return make_chain(config, state, FairLimiter(concurrency, concurrency), registry)

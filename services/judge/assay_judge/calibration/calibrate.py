@@ -16,11 +16,8 @@ from assay_judge.calibration.observations import MAX_IN_FLIGHT, Observation, obs
 from assay_judge.calibration_record import Calibration, JudgeCalibration, ProbeResult
 from assay_judge.chain import JudgeChain, make_chain
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig, ProviderConfig
-from assay_judge.state.cache import NoCache
-from assay_judge.state.ledger import ProcessLedger
-from assay_judge.state.limits_process import ProcessLimits
-from assay_judge.state.state import SharedState
 from assay_shared.errors import InternalFault
+from assay_shared.providers.state.state import make_shared_state
 from assay_shared.runs.run_folder import append_line
 from assay_shared.runtime.fair_limiter import FairLimiter
 
@@ -63,9 +60,10 @@ def _chain_of(config: JudgeConfig, provider: ProviderConfig) -> JudgeChain:
     if isinstance(provider, OpenAIProviderConfig):
         provider = provider.model_copy(update={"open_after": _NEVER, "requirement": None})
     alone = config.model_copy(update={"chain": (provider,), "verify": (), "voting": None})
-    state = SharedState(ProcessLimits(), ProcessLedger(), NoCache())
+    registry = CollectorRegistry()
+    state = make_shared_state("judge", None, registry, has_cache=False)
     gate = FairLimiter(MAX_IN_FLIGHT, MAX_IN_FLIGHT)
-    return make_chain(alone, state, gate, CollectorRegistry())
+    return make_chain(alone, state, gate, registry)
 
 
 @dataclass(frozen=True)

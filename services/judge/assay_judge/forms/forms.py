@@ -37,6 +37,8 @@ class ParsedReply:
     #: The model's own confidence, in [0, 1].
     confidence: float | None = None
     num_votes: int = 1
+    #: Requests to models behind it; 0 if the reply was known already.
+    num_requests: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Judging models, and the handling of their failures."""
+"""Judges: models behind endpoints and the reference; parsing of verdicts, qualification."""

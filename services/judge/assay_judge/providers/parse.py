@@ -3,24 +3,14 @@
 from typing import Any
 
 from assay_judge.forms.forms import JudgePrompt, ParsedReply
-from assay_judge.providers.endpoint import Declined, EndpointReply
 from assay_shared.errors import JudgeFault
+from assay_shared.providers.endpoint import EndpointReply
+from assay_shared.providers.reply import UnreadableReply, complete_text
 from assay_shared.text.masking import mask
 from assay_shared.text.strict_json import DuplicateKey, read_strict_json
 
 _FENCE = "```"
-#: Values of `finish_reason` for a reply that the model ended on its own.
-_NORMAL = frozenset({"stop", "eos", "eos_token", "end_turn"})
-_FILTERED = frozenset({"content_filter", "safety", "recitation"})
 _MAX_SHOWN = 200
-
-
-class Truncated(JudgeFault):
-    """The reply is empty or cut off: it had too few tokens."""
-
-
-class UnreadableReply(JudgeFault):
-    """The reply is not in the requested form."""
 
 
 def read_reply(reply: EndpointReply, ask: JudgePrompt) -> ParsedReply:
@@ -31,19 +21,7 @@ def read_reply(reply: EndpointReply, ask: JudgePrompt) -> ParsedReply:
         Declined: a filter ended the reply.
         UnreadableReply: the reply ended in another unusual way, or is not the requested object.
     """
-    ended = (reply.finish_reason or "").lower()
-    if ended in _FILTERED:
-        raise Declined(f"a reply ended by a filter (finish_reason {ended})")
-    if not reply.text:
-        reasoned = f", {reply.num_reasoned} characters of reasoning" if reply.num_reasoned else ""
-        raise Truncated(f"an empty reply (finish_reason {reply.finish_reason}{reasoned})")
-    if ended == "length":
-        raise Truncated("a reply cut off at its token limit")
-    if ended not in _NORMAL:
-        raise UnreadableReply(
-            f"a reply that did not end normally (finish_reason {reply.finish_reason})"
-        )
-    return read_text(reply.text, ask)
+    return read_text(complete_text(reply), ask)
 
 
 def read_text(text: str, ask: JudgePrompt) -> ParsedReply:

@@ -1,47 +1,18 @@
 """The interface between the chain and its providers."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from assay_judge.config import Price
 from assay_judge.forms.forms import JudgePrompt, ParsedReply
-from assay_judge.state.ledger import Usage, money
-from assay_shared.types import Cost, JudgeForm, JudgeRequest
-
-
-@dataclass
-class Bill:
-    """The cost of a judgement so far, failed requests included."""
-
-    tokens: int = 0
-    estimated_tokens: int = 0
-    money: float = 0.0
-
-    def add(self, usage: Usage, price: Price) -> None:
-        self.tokens += usage.prompt_tokens + usage.completion_tokens
-        self.estimated_tokens += usage.estimated_tokens
-        self.money += money(usage, price)
-
-    @property
-    def cost(self) -> Cost:
-        return Cost(
-            judge_tokens=self.tokens, estimated_tokens=self.estimated_tokens, money=self.money
-        )
+from assay_shared.providers.call import ModelCall
+from assay_shared.types import JudgeForm, JudgeRequest
 
 
 @dataclass(frozen=True)
-class JudgeCall:
-    """The caller, run, deadline (`time.monotonic`) and bill of a judgement.
+class JudgeCall(ModelCall):
+    """The circumstances of a judgement. `vote` numbers the replies to the same prompt."""
 
-    `vote` numbers the replies to the same prompt. A request shared by several callers is on the
-    bill of the first caller.
-    """
-
-    caller: str
-    run: str
-    deadline: float
     vote: int = 0
-    bill: Bill = field(default_factory=Bill)
 
 
 class Provider(Protocol):

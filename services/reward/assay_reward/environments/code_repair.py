@@ -1,20 +1,35 @@
 """Program repair over several turns: each program is tested, and the policy reads a feedback.
 
-The feedback tells how the program ended, the number of tests passed, and the first failures among
-the visible tests. Of hidden tests, it tells nothing but their number.
+All tests give the outcome and the share passed. What is shown of a test comes from a second run,
+which gets the public tests alone: no program can print a hidden test there. See docs/repair.md.
 """
 
-from pydantic import Field
+from collections.abc import Sequence
+
+from pydantic import Field, JsonValue
 
 from assay_reward.environment import StepEnvironment
 from assay_reward.environment_task import check_not_over, played_in, read_instance
 from assay_reward.instruments import ComponentUsage, Instruments
-from assay_reward.programs import has_tests, run_tests
+from assay_reward.programs import has_tests, limits_of, run_tests
+from assay_shared.answers.whole_program import whole_program
+from assay_shared.errors import SandboxFault
+from assay_shared.repair.feedback import (
+    FAILED_CASES,
+    FEEDBACK_TOKENS,
+    LEAST_TOKENS,
+    FailedCase,
+    PublicRun,
+    feedback,
+    most_tokens,
+    shown_case,
+)
+from assay_shared.repair.public_cases import public_cases
 from assay_shared.settings.run_file import Config
 from assay_shared.types import (
-    AssertCase,
-    CallCase,
     CaseResult,
+    Cost,
+    ExecutionRequest,
     Status,
     StdinCase,
     StepResponse,
@@ -24,18 +39,19 @@ from assay_shared.types import (
 )
 
 NAME = "code_repair"
-#: A feedback has some 400 tokens at most.
-_MAX_CASES_SHOWN = 3
-_INPUT_LENGTH = 120
-_MESSAGE_LENGTH = 240
-#: Found before any test is run, so the message cannot reveal a hidden test.
+#: Of a facts entry: more is not read by anybody.
+_MESSAGE_LENGTH = 4000
 _OF_THE_PROGRAM = (Status.SYNTAX_ERROR, Status.COMPILE_ERROR)
 
 
 class CodeRepair(Config):
-    """Options of a task: its first `visible_tests` tests may be shown to the policy."""
+    """Options of a task: its first `visible_tests` tests may be shown to the policy.
 
-    visible_tests: int = Field(default=0, ge=0)
+    Without it, the public tests are those that the task names: see `public_cases`.
+    """
+
+    visible_tests: int | None = Field(default=None, ge=0)
+    feedback_tokens: int = Field(default=FEEDBACK_TOKENS, ge=LEAST_TOKENS, le=4096)
 
 
 async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) -> StepResponse:
@@ -44,67 +60,108 @@ async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) ->
     options = read_instance(played, CodeRepair)
     has_tests(task, options)
     check_not_over(len(turns), played.max_turns)
+    public = public_cases(task)
+    if options.visible_tests is not None:
+        public = task.tests[: options.visible_tests]
     if not turns:
         return StepResponse(observation=task.prompt, done=False)
-    report = await run_tests(instruments.sandbox, task, turns[-1], ComponentUsage())
-    turns_left = played.max_turns - len(turns)
+    meter = ComponentUsage()
+    report = await run_tests(instruments.sandbox, task, turns[-1], meter)
     accepted = report.status is Status.ACCEPTED
+    run = PublicRun()
+    if not accepted:
+        run = await _public_run(task, turns[-1], public, report, instruments, meter)
+    turns_left = played.max_turns - len(turns)
+    observation = "The program is right: all tests passed."
+    if not accepted:
+        observation = _observation(report, run, turns_left, options.feedback_tokens)
     return StepResponse(
-        observation=feedback(report, task.tests[: options.visible_tests], turns_left),
+        observation=observation,
         done=accepted or turns_left == 0,
         parts={"accepted": float(accepted), "pass_ratio": report.pass_ratio},
         facts={
             "status": report.status.value,
             "num_passed": report.num_passed,
             "num_ungradable": report.num_ungradable,
+            "public": _facts(run),
+            "sandbox_cpu_s": meter.cost.sandbox_cpu_s,
         },
     )
 
 
-def feedback(report: TestReport, visible: tuple[TestCase, ...], turns_left: int) -> str:
-    """Return the feedback on a program's tests; `visible` are the first of the task's tests."""
-    lines = [f"Status: {report.status}. {report.num_passed} of {len(report.cases)} tests passed."]
+def _observation(report: TestReport, run: PublicRun, turns_left: int, budget: int) -> str:
+    """Return the feedback with the turns left, of at most `budget` tokens."""
+
+    def whole(said: str) -> str:
+        return f"{said}\nTurns left: {turns_left}."
+
+    def count(said: str) -> int:
+        return most_tokens(whole(said))
+
+    return whole(feedback(report.status, report.pass_ratio, run, budget=budget, count=count))
+
+
+async def _public_run(
+    task: Task,
+    answer: str,
+    public: tuple[TestCase, ...],
+    report: TestReport,
+    instruments: Instruments,
+    meter: ComponentUsage,
+) -> PublicRun:
+    """Return what the public tests tell of a program, from a run of them alone."""
+    if not public:
+        return PublicRun()
+    if public != task.tests:
+        alone = task.model_copy(update={"tests": public})
+        report = await run_tests(instruments.sandbox, alone, answer, meter)
     if report.status in _OF_THE_PROGRAM:
-        lines.append(_tail(report.cases[0].message, _MESSAGE_LENGTH * 2))
-    else:
-        failing = [
-            (number, case, result)
-            for number, (case, result) in enumerate(zip(visible, report.cases, strict=False), 1)
-            if result.status not in (Status.ACCEPTED, None)
-        ]
-        lines += [_failing(*one) for one in failing[:_MAX_CASES_SHOWN]]
-    if report.status is not Status.ACCEPTED:
-        lines.append(f"Turns left: {turns_left}. Reply with the whole program, mended.")
-    return "\n".join(line for line in lines if line)
+        message = report.cases[0].message[-_MESSAGE_LENGTH:]
+        return PublicRun(num_cases=len(public), error=message)
+    failed = [
+        (case, result)
+        for case, result in zip(public, report.cases, strict=False)
+        if result.status not in (Status.ACCEPTED, None)
+    ]
+    told = [
+        await _failed(task, answer, case, result, instruments, meter)
+        for case, result in failed[:FAILED_CASES]
+    ]
+    return PublicRun(num_cases=len(public), num_passed=report.num_passed, failed=told)
 
 
-def _failing(number: int, case: TestCase, result: CaseResult) -> str:
-    return f"Test {number}, {_shown(case)}: {result.status}\n{_tail(result.message)}".rstrip()
+async def _failed(
+    task: Task,
+    answer: str,
+    case: TestCase,
+    result: CaseResult,
+    instruments: Instruments,
+    meter: ComponentUsage,
+) -> FailedCase:
+    """Return a failed public test; of a program that reads stdin, with the end of its stderr."""
+    message = result.message
+    if isinstance(case, StdinCase) and result.status is Status.RUNTIME_ERROR:
+        code, limits = whole_program(task, answer), limits_of(task)
+        request = ExecutionRequest(code=code, stdin=case.stdin, limits=limits)
+        ended = await instruments.sandbox.execute(request)
+        meter.charge(Cost(sandbox_cpu_s=ended.cpu_time_s))
+        if ended.status is Status.SANDBOX_ERROR:
+            raise SandboxFault("the sandbox failed on a public test")
+        message = f"{ended.stderr.strip()}\n{message}".strip()
+    assert result.status is not None
+    return FailedCase(shown_case(case), result.status.value, message[-_MESSAGE_LENGTH:])
 
 
-def _shown(case: TestCase) -> str:
-    match case:
-        case StdinCase():
-            return (
-                f"stdin {_head(repr(case.stdin))}, "
-                f"expected output {_head(repr(case.expected_stdout))}"
-            )
-        case CallCase():
-            arguments = ", ".join(repr(argument) for argument in case.args)
-            call = f"{case.function}({_head(arguments)})"
-            return f"{call}, expected {_head(repr(case.expected))}"
-        case AssertCase():
-            return _head(case.code.strip())
-
-
-def _head(text: str) -> str:
-    return text if len(text) <= _INPUT_LENGTH else text[:_INPUT_LENGTH] + "..."
-
-
-def _tail(text: str, length: int = _MESSAGE_LENGTH) -> str:
-    """Return the end of a message: the last lines of a traceback name the error."""
-    text = text.strip()
-    return text if len(text) <= length else "..." + text[-length:]
+def _facts(run: PublicRun) -> dict[str, JsonValue]:
+    failed: Sequence[JsonValue] = [
+        {"shown": one.shown, "status": one.status, "message": one.message} for one in run.failed
+    ]
+    return {
+        "num_cases": run.num_cases,
+        "num_passed": run.num_passed,
+        "failed": list(failed),
+        "error": run.error,
+    }
 
 
 CODE_REPAIR = StepEnvironment("Fix a program until it passes the task's tests.", _step)

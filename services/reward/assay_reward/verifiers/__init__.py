@@ -27,6 +27,12 @@ from assay_reward.verifiers.repair import REPAIR
 from assay_reward.verifiers.repetition import REPETITION
 from assay_reward.verifiers.rltf import RLTF_ADAPTIVE, RLTF_COARSE
 from assay_reward.verifiers.verifier import Verifier
+from assay_reward.verifiers.workflow import (
+    WORKFLOW_CLEAN,
+    WORKFLOW_CORRECT,
+    WORKFLOW_THRIFT,
+    WORKFLOW_VALID,
+)
 
 VERIFIERS: dict[str, Verifier[Any]] = {
     "accepted": ACCEPTED,
@@ -54,4 +60,8 @@ VERIFIERS: dict[str, Verifier[Any]] = {
     "repetition": REPETITION,
     "rltf_adaptive": RLTF_ADAPTIVE,
     "rltf_coarse": RLTF_COARSE,
+    "workflow_clean": WORKFLOW_CLEAN,
+    "workflow_correct": WORKFLOW_CORRECT,
+    "workflow_thrift": WORKFLOW_THRIFT,
+    "workflow_valid": WORKFLOW_VALID,
 }

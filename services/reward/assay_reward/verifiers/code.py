@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from assay_reward.evidence import evidence_of_tests
 from assay_reward.programs import has_tests, run_tests
 from assay_reward.verifiers.verifier import AnswerContext, Measurement, Verifier
 from assay_shared.settings.run_file import Config
@@ -25,14 +26,16 @@ class RunTests:
     forgeable: bool = True
 
     async def __call__(self, candidate: AnswerContext) -> TestReport:
-        """Return the test report. Raises as `run_tests`."""
-        return await run_tests(
+        """Return the test report, and note it as evidence. Raises as `run_tests`."""
+        report = await run_tests(
             candidate.instruments.sandbox,
             candidate.task,
             candidate.text,
             candidate.meter,
             forgeable=self.forgeable,
         )
+        candidate.group.note(candidate.index, {}, evidence_of_tests(report))
+        return report
 
 
 def measured(report: TestReport, value: float) -> Measurement:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from assay_reward.evidence import evidence_of_judgement
 from assay_reward.instruments import ComponentUsage
 from assay_reward.verifiers.verifier import AnswerContext, GroupContext, Measurement, Verifier
 from assay_shared.errors import InvalidInput, JudgeFault
@@ -59,7 +60,7 @@ async def judge(
     form: JudgeForm,
     ask: AskJudge,
 ) -> dict[int, Judgement]:
-    """Return a single judge's judgements of these answers, by index.
+    """Return a single judge's judgements of these answers, by index, and note them as evidence.
 
     Raises:
         InvalidInput: the judge cannot be asked about this task or these answers.
@@ -83,7 +84,10 @@ async def judge(
         raise JudgeFault(
             f"{len(response.judgements)} judgements for {len(indices)} answers", service="judge"
         )
-    return dict(zip(indices, response.judgements, strict=True))
+    judged = dict(zip(indices, response.judgements, strict=True))
+    for index, judgement in judged.items():
+        group.note(index, {}, evidence_of_judgement(judgement))
+    return judged
 
 
 async def _judge(candidate: AnswerContext, options: JudgeOptions) -> Measurement | Failure:

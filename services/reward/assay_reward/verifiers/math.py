@@ -36,7 +36,8 @@ def _math(candidate: AnswerContext, options: NoOptions) -> Measurement | Awaitab
         equal = settled(given, expected) is True
     except NeedsProof:
         return _as_formulas(candidate, given, expected)
-    return _compared(equal and not _has_other_unit(candidate.text, given, expected), given)
+    equal = equal and not _has_other_unit(candidate.text, given, expected)
+    return _compared(equal, given, expected, "as values")
 
 
 def _has_other_unit(text: str, given: str, expected: str) -> bool:
@@ -50,12 +51,13 @@ def _has_other_unit(text: str, given: str, expected: str) -> bool:
 
 async def _as_formulas(candidate: AnswerContext, given: str, expected: str) -> Measurement:
     equal = await candidate.instruments.symbolic.equal(given, expected)
-    return _compared(equal, given)
+    return _compared(equal, given, expected, "as formulas")
 
 
-def _compared(equal: bool, given: str) -> Measurement:
+def _compared(equal: bool, given: str, expected: str, how: str) -> Measurement:
     outcome = Status.ACCEPTED if equal else Status.WRONG_ANSWER
-    return Measurement(float(equal), outcome, f"found {given[:80]}")
+    detail = f"found {given[:80]}, {'equals' if equal else 'not'} {expected[:80]} {how}"
+    return Measurement(float(equal), outcome, detail)
 
 
 MATH = Verifier(_math, NoOptions, _has_value, reads=lightly)

@@ -2,11 +2,11 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from assay_reward.instruments import ComponentUsage, Instruments
 from assay_shared.errors import InternalFault, InvalidInput
@@ -57,13 +57,18 @@ class Measurement(NamedTuple):
 
 @dataclass
 class GroupContext:
-    """A group in scoring; `rejected` are the indices of the answers rejected by a gate so far."""
+    """A group in scoring; `rejected` are the indices of the answers rejected by a gate so far.
+
+    `measures` and `evidence` are what verifiers noted of answers, by index.
+    """
 
     task: Task
     answers: tuple[Answer, ...]
     instruments: Instruments
     run: str = ""
     rejected: set[int] = field(default_factory=set)
+    measures: dict[int, dict[str, float]] = field(default_factory=dict)
+    evidence: dict[int, dict[str, JsonValue]] = field(default_factory=dict)
     _shared: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
     _checks: dict[str, BaseModel] = field(default_factory=dict)
 
@@ -74,6 +79,13 @@ class GroupContext:
 
     def candidate(self, index: int, meter: ComponentUsage) -> "AnswerContext":
         return AnswerContext(self, index, meter)
+
+    def note(
+        self, index: int, measures: Mapping[str, float], evidence: Mapping[str, JsonValue]
+    ) -> None:
+        """Add numbers and evidence to an answer's reward, or to the failure in its place."""
+        self.measures.setdefault(index, {}).update(measures)
+        self.evidence.setdefault(index, {}).update(evidence)
 
     def check(self, name: str, kind: type[Check]) -> Check:
         """Return the result of `task_check`, parsed once for all answers."""

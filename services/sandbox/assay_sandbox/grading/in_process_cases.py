@@ -17,6 +17,7 @@ from assay_sandbox.execution.pairs import SlotPair
 from assay_sandbox.execution.pool import Losses
 from assay_sandbox.execution.program import Program, Records, status_of
 from assay_sandbox.execution.run import RunningProgram, RunResult, RunSpec, SlotLost
+from assay_sandbox.grading.patience import first_skipped, max_timeouts, skipped
 from assay_shared.errors import SandboxFault
 from assay_shared.runtime.gather import gather
 from assay_shared.types import AssertCase, CallCase, CaseResult, Grading, Status, TestCase
@@ -82,10 +83,19 @@ async def run_cases(
         num_slots: most pairs of slots to spread the cases over.
         stop: run no case after a failed case.
     """
+    patience = max_timeouts(program.limits)
     num_shares = 1 if stop else min(num_slots, -(-len(questions) // _MIN_SHARE))
-    shares = _shares(questions, num_shares)
-    parts = await gather(_run_share(pair, program, share, stop) for share in shares)
-    return [graded for part in parts for graded in part]
+    graded: list[Graded] = []
+    if num_shares > 1:
+        # A program that never ends would hold many slots for nothing: its first case tells.
+        graded = await _run_share(pair, program, questions[:1], stop, patience)
+        if graded[0].result.status is Status.TIME_LIMIT:
+            num_shares, patience = 1, patience - 1
+    shares = _shares(questions[len(graded) :], num_shares)
+    parts = await gather(_run_share(pair, program, one, stop, patience) for one in shares)
+    graded += [one for part in parts for one in part]
+    end = first_skipped([one.result for one in graded], program.limits)
+    return graded[:end] + [Graded(skipped(program.limits))] * (len(graded) - end)
 
 
 def _shares(questions: Sequence[Question], num_shares: int) -> list[Sequence[Question]]:
@@ -95,12 +105,13 @@ def _shares(questions: Sequence[Question], num_shares: int) -> list[Sequence[Que
 
 
 async def _run_share(
-    pair: SlotPair, program: Program, questions: Sequence[Question], stop: bool
+    pair: SlotPair, program: Program, questions: Sequence[Question], stop: bool, patience: int
 ) -> list[Graded]:
+    """Run cases one after another, up to `patience` timeouts, and return all results in order."""
     left = list(questions)
     graded: list[Graded] = []
     losses = Losses()
-    while left:
+    while left and sum(one.result.status is Status.TIME_LIMIT for one in graded) < patience:
         records = CaseRecords(left, stop)
         try:
             new = await records.run(pair, program)

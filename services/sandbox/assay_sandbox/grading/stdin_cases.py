@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assay_sandbox.execution.program import Execution, Program, data_files, encode
+from assay_sandbox.execution.run import RunResult
 from assay_sandbox.execution.runner import Runner
+from assay_sandbox.grading.patience import first_skipped, max_timeouts, skipped
 from assay_sandbox.slot.grading.output import same_output
 from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.runtime.gather import gather
@@ -90,12 +92,21 @@ class StdinJudge:
         if stop:
             return await self._judge_until_wrong(cases)
         room = asyncio.Semaphore(self.num_slots)
+        limits = self.program.limits
+        timed_out: list[int] = []
 
-        async def in_turn(case: StdinCase) -> Judged:
+        async def in_turn(index: int, case: StdinCase) -> Judged:
             async with room:
-                return await self._judge_one(case)
+                if sum(earlier < index for earlier in timed_out) >= max_timeouts(limits):
+                    return _not_run(limits)
+                judged = await self._judge_one(case)
+                if judged[0].status is Status.TIME_LIMIT:
+                    timed_out.append(index)
+                return judged
 
-        return await gather(in_turn(case) for case in cases)
+        judged = await gather(in_turn(index, case) for index, case in enumerate(cases))
+        end = first_skipped([result for result, _ in judged], limits)
+        return judged[:end] + [_not_run(limits)] * (len(judged) - end)
 
     async def _judge_until_wrong(self, cases: Sequence[StdinCase]) -> list[Judged]:
         judged: list[Judged] = []
@@ -153,3 +164,23 @@ class StdinJudge:
         if b"begun" not in said:
             raise SandboxFault(f"a grader never began: {ending.stderr.decode(errors='replace')}")
         return b"passed 0" in said if len(said) > 1 else None
+
+
+def _not_run(limits: Limits) -> Judged:
+    """Return the result of a skipped case and, in place of its run, one without any output."""
+    result = skipped(limits)
+    ending = RunResult(
+        exit_code=0,
+        stdout=b"",
+        stderr=b"",
+        cpu_time_s=0.0,
+        wall_time_s=0.0,
+        idle_time_s=0.0,
+        clean_time_s=0.0,
+        peak_memory_bytes=0,
+        out_of_time=True,
+        out_of_cpu=False,
+        out_of_output=False,
+        out_of_memory=False,
+    )
+    return result, Execution(ending, Status.TIME_LIMIT, result.message)

@@ -393,7 +393,7 @@ def test_the_reference_provider_alone_needs_no_configuration(
     assert (judge.judge, judge.stability, judge.probes) == ("reference", None, ())
     again = calibrate(*arguments)
     assert (again.returncode, again.stderr) == (
-        2,
+        3,
         "error: report exists (choose another folder with --output)\n",
     )
 

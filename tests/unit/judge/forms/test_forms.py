@@ -7,9 +7,10 @@ from pydantic import ValidationError
 
 from assay_judge.forms.forms import JudgePrompt, ParsedReply, decide, prompts_for, rotations
 from assay_judge.forms.templates import REASONED, Templates
-from assay_judge.providers.endpoint import Declined, EndpointReply, is_version_of
-from assay_judge.providers.parse import Truncated, UnreadableReply, read_reply, read_text
-from assay_judge.state.ledger import Usage
+from assay_judge.providers.parse import read_reply, read_text
+from assay_shared.providers.endpoint import Declined, EndpointReply
+from assay_shared.providers.reply import Truncated, UnreadableReply
+from assay_shared.providers.state.ledger import Usage
 from assay_shared.types import Criterion, JudgeForm, JudgeRequest, Label
 
 TEMPLATES = Templates(None)
@@ -81,7 +82,7 @@ def test_what_was_asked_for_is_a_verdict(content: str, label: Label) -> None:
         ),
         ('Sure! {"verdict": "CORRECT"}', "stop", UnreadableReply, "not a verdict"),
         ("[" * 5000, "stop", UnreadableReply, "not a verdict"),
-        ("```" + "\n" * 100_000, "stop", UnreadableReply, "not a verdict"),
+        ("```" + "\n" * 100_000, "stop", Truncated, "an empty reply"),
         ('```python\n{"verdict": "CORRECT"}\n```', "stop", UnreadableReply, "not a verdict"),
         (
             '{"verdict": "INCORRECT", "verdict": "CORRECT"}',
@@ -241,25 +242,6 @@ def test_code_and_markup_of_another_kind_stay_as_they_are() -> None:
     request = JudgeRequest(question="q", answers=(code,))
     (ask,) = prompts_for(request, TEMPLATES.find(JudgeForm.BINARY, None))
     assert code in ask.prompt
-
-
-@pytest.mark.parametrize(
-    ("served", "is_same"),
-    [
-        ("gpt-4o-2024-08-06", True),
-        ("openai/gpt-4o", True),
-        ("GPT-4o", True),
-        ("gpt-4o:latest", True),
-        ("gpt-4o-mini", False),
-        ("gpt-4o-mini-2024-07-18", False),
-        ("gpt-4o.1", False),
-        ("gpt-4", False),
-        ("", False),
-    ],
-)
-def test_a_version_of_a_model_is_told_from_another_model(served: str, is_same: bool) -> None:
-    assert is_version_of(served, "gpt-4o") is is_same
-    assert not is_version_of("theirs/gpt-4o", "ours/gpt-4o")
 
 
 @pytest.mark.parametrize("form", list(JudgeForm))

@@ -4,12 +4,12 @@ from typing import cast
 import pytest
 
 from assay_reward.instruments import ComponentUsage, Instruments
-from assay_reward.programs import whole_program
 from assay_reward.verifiers.code import ACCEPTED, PASS_RATIO, CodeOptions
 from assay_reward.verifiers.judged import JUDGE
 from assay_reward.verifiers.math import MATH
 from assay_reward.verifiers.verifier import GroupContext, Measurement
 from assay_shared.answers.formulas.symbolic import Symbolic
+from assay_shared.answers.whole_program import whole_program
 from assay_shared.errors import InvalidInput, JudgeFault, SandboxFault
 from assay_shared.types import Answer, Limits
 from tests.support.fakes import FakeJudge, FakeSandbox, make_task

@@ -11,11 +11,11 @@ import pytest
 from assay_reward.answers.constraints.instructions import KINDS, NUM_VARIANTS, follows_loosely
 from assay_reward.formats.openrlhf import answer_of
 from assay_reward.or_debug.episode.actions import InvalidTurn, parse_action
-from assay_reward.programs import whole_program
 from assay_reward.verifiers import VERIFIERS
 from assay_reward.verifiers.verifier import Measurement
 from assay_shared.answers.formulas.size import why_too_large
 from assay_shared.answers.formulas.symbolic import Symbolic
+from assay_shared.answers.whole_program import whole_program
 from assay_shared.errors import InvalidInput, TooHard
 from tests.support.fakes import make_task
 from tests.support.reward.measuring import assert_too_hard, find

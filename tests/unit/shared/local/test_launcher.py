@@ -1,10 +1,10 @@
-"""The parts of a mesh, before any of them is started."""
+"""The parts of a mesh, and the kill of one."""
 
 from pathlib import Path
 
 import pytest
 
-from assay_shared.errors import ConfigError
+from assay_shared.errors import ConfigError, Conflict, NotFound
 from assay_shared.local.launcher import Launcher
 from tests.support.valkey import TestValkey
 
@@ -55,3 +55,32 @@ def test_a_given_redis_that_is_gone_is_refused(
     monkeypatch.setenv("ASSAY_REDIS_URL", f"unix://{tmp_path}/valkey.sock")
     with pytest.raises(ConfigError, match=r"ASSAY_REDIS_URL: no Redis: .*unset it for an embedded"):
         Launcher(tmp_path, num_workers=1, usual_ports=True)
+
+
+def test_kills_stop_before_they_would_end_the_mesh(tmp_path: Path) -> None:
+    mesh = Launcher(tmp_path, num_workers=1, usual_ports=False, services=())
+    (part,) = mesh._parts
+    part.command = ("sleep", "600")
+    try:
+        with pytest.raises(NotFound):
+            mesh.crash_part("worker-1")
+        mesh.start()
+        pids = [mesh.processes["worker-1"]]
+        for _ in range(3):
+            assert mesh.crash_part("worker-1") == pids[-1]
+            assert part.process is not None
+            assert part.process.wait(10) == -9
+            mesh.watch()
+            pids.append(mesh.processes["worker-1"])
+        assert len(set(pids)) == 4
+        with pytest.raises(Conflict, match="started 4 times"):
+            mesh.crash_part("worker-1")
+        for _ in range(2):  # it may still crash
+            assert part.process is not None
+            part.process.kill()
+            part.process.wait(10)
+            mesh.watch()
+        with pytest.raises(NotFound, match="worker-2"):
+            mesh.crash_part("worker-2")
+    finally:
+        mesh.stop()

@@ -1,6 +1,8 @@
 """Listening addresses of a service."""
 
+import errno
 import socket
+from contextlib import closing, suppress
 
 import pytest
 
@@ -26,3 +28,54 @@ def test_a_port_in_use_is_named() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.1 is in use"):
             Address("127.0.0.1", port).listeners()
+
+
+def reached(host: str, port: int) -> bool:
+    with suppress(ConnectionRefusedError), socket.create_connection((host, port), timeout=5):
+        return True
+    return False
+
+
+def test_both_families_are_reached_at_one_port() -> None:
+    listeners = Address("0.0.0.0,::", 0).listeners()
+    (port,) = {listener.getsockname()[1] for listener in listeners}
+    assert reached("127.0.0.1", port)
+    assert reached("::1", port)
+    for listener in listeners:
+        listener.close()
+
+
+def test_ipv6_alone_takes_ipv4_too_and_one_address_of_it_does_not() -> None:
+    (everything,) = Address("::", 0).listeners()
+    with closing(everything):
+        assert reached("127.0.0.1", everything.getsockname()[1])
+    (one,) = Address("::1", 0).listeners()
+    with closing(one):
+        port = one.getsockname()[1]
+        assert reached("::1", port)
+        assert not reached("127.0.0.1", port)
+
+
+def test_a_machine_without_ipv6_listens_on_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoIPv6(socket.socket):
+        def __init__(self, family: int = socket.AF_INET, *args: int, **more: int) -> None:
+            if family == socket.AF_INET6:
+                raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+            super().__init__(family, *args, **more)
+
+    monkeypatch.setattr(socket, "socket", NoIPv6)
+    (listener,) = Address("0.0.0.0,::", 0).listeners()
+    with closing(listener):
+        assert reached("127.0.0.1", listener.getsockname()[1])
+    with pytest.raises(ConfigError, match="names no other address"):
+        Address("::,::1", 0).listeners()
+    with pytest.raises(ConfigError, match="cannot listen on :::0: Address family not supported"):
+        Address("::", 0).listeners()
+
+
+def test_no_listener_is_left_where_one_of_them_fails() -> None:
+    with socket.create_server(("127.0.0.2", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.2 is in use"):
+            Address("127.0.0.1,127.0.0.2", port).listeners()
+        assert not reached("127.0.0.1", port)

@@ -1,6 +1,6 @@
 import pytest
 
-from assay_shared.statistics.interval import wilson_interval
+from assay_shared.statistics.interval import normal_interval, wilson_interval
 
 
 def test_wilsons_interval_is_never_empty_and_holds_the_share() -> None:
@@ -28,3 +28,13 @@ def test_wilson_intervals(successes: int, n: int, low: float, high: float) -> No
     found = wilson_interval(successes, n, 0.95)
     assert (found.low, found.high) == pytest.approx((low, high), abs=5e-5)
     assert found.value == successes / n
+
+
+def test_a_mean_has_the_textbooks_normal_interval() -> None:
+    """Of 1, 2, 3, 4: mean 2.5, deviation 1.2910, error 0.6455, times 1.96."""
+    found = normal_interval([1, 2, 3, 4], 0.95)
+    assert found is not None
+    assert found.value == 2.5
+    assert found.low == pytest.approx(2.5 - 1.2652, abs=1e-4)
+    assert found.high == pytest.approx(2.5 + 1.2652, abs=1e-4)
+    assert normal_interval([1.0], 0.95) is None

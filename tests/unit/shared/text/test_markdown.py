@@ -40,3 +40,11 @@ def test_a_text_in_a_line_is_code_and_nothing_else(text: str) -> None:
 
 def test_what_cannot_be_seen_is_shown_as_a_replacement() -> None:
     assert visible("a\x1b[31m\u202eb\ud800\n\tc\r\n") == "a\ufffd[31m\ufffdb\ufffd\n\tc\n"
+
+
+def test_invisible_characters_and_marks_of_direction_are_shown_as_marks() -> None:
+    single = "00ad 034f 061c 115f 1160 180e 200b 200d 200f 202e 2060 2069 2800 3164 fe0f feff ffa0"
+    for code_point in (*single.split(), "1d173", "e0001", "e0041", "e0100", "e01ef"):
+        assert visible(f"a{chr(int(code_point, 16))}b") == "a\ufffdb", code_point
+    plain = "naïve 日本語 עברית 😀 e\u0301 \u00a0x\n\ty"
+    assert visible(plain) == plain

@@ -258,8 +258,7 @@ class ReplicaEngine:
                 hint="publish with mode wait; a run sets it by grpo.sync",
             )
         started = time.perf_counter()
-        with suppress(Unreachable):  # those known before are enough
-            await self._find()
+        await self._find_living()
         vocabulary, opened_at = await self._vocabulary_of(update), time.perf_counter()
         if is_wait and self._newest is not None:
             await self._gate.hold(self._settings.inference_drain_timeout_s)
@@ -342,6 +341,18 @@ class ReplicaEngine:
                 task = asyncio.create_task(leaving)
                 self._retiring.add(task)
                 task.add_done_callback(self._retiring.discard)
+
+    async def _find_living(self) -> None:
+        """Find replicas; wait for one that lives, as long as an engine may take to start."""
+        settings = self._settings
+        with suppress(TimeoutError):
+            async with asyncio.timeout(settings.inference_start_timeout_s):
+                while True:
+                    with suppress(Unreachable):  # those known before are enough
+                        await self._find()
+                    if any(not member.is_lost for member in self._members.values()):
+                        return
+                    await asyncio.sleep(settings.inference_health_interval_s)
 
     async def _take_in(self, name: str) -> None:
         settings = self._settings

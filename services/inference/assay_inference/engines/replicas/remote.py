@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from prometheus_client import Metric
 
@@ -9,15 +10,19 @@ from assay_inference.engines.engine import Loaded, OnText, ResolvedUpdate
 from assay_inference.settings import InferenceSettings
 from assay_shared.clients import InferenceClient, Timeouts
 from assay_shared.clients.http import NO_RETRY
+from assay_shared.clients.weight_upload import upload_weights
 from assay_shared.errors import InternalFault
 from assay_shared.types import (
     Completion,
+    FolderWeights,
     GenerateRequest,
     LogprobsRequest,
     PolicyVersion,
     PromptLogprobs,
     SamplingParams,
+    UploadedWeights,
     WeightReceiver,
+    WeightUpdate,
 )
 
 _CONNECT_TIMEOUT_S = 5.0
@@ -38,6 +43,8 @@ class RemoteReplica:
             token = settings.token_of("inference")
             return _Client(url, token=token, timeouts=limits, retry=NO_RETRY)
 
+        #: The replica sees no folder of this service.
+        self._uploads = settings.weight_transfer == "upload"
         self._open = AsyncExitStack()
         self._health = client(settings.inference_health_timeout_s)
         self._drawing = client(settings.inference_request_timeout_s)
@@ -65,13 +72,26 @@ class RemoteReplica:
         return policy
 
     async def load(self, update: ResolvedUpdate) -> Loaded:
-        status = await self._loading.update_weights(update)
+        status = await self._loading.update_weights(await self._readable(update))
         return Loaded(
             probe_difference=status.probe_difference,
             load_time_s=status.load_time_s or 0.0,
             num_compared=status.num_compared,
             num_tensors=status.num_tensors,
             phases_s=status.phases_s,
+        )
+
+    async def _readable(self, update: ResolvedUpdate) -> WeightUpdate:
+        """Return an update with a source readable by the replica: a folder, or an upload of it."""
+        source = update.source
+        if not self._uploads or not isinstance(source, FolderWeights):
+            return update
+        uploaded = await upload_weights(self._loading, Path(source.path))
+        return WeightUpdate(
+            source=UploadedWeights(upload=uploaded.id),
+            policy=update.policy,
+            probe=update.probe,
+            mode=update.mode,
         )
 
     async def generate(

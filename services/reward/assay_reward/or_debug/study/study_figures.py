@@ -10,6 +10,7 @@ from assay_reward.or_debug.evaluate.intervals import CellEstimate
 from assay_reward.or_debug.evaluate.summary import TARGETS
 from assay_reward.or_debug.study.goals import over_tasks, values_by_task
 from assay_reward.or_debug.study.loading import StudiedResult, StudyResults, trivial_names
+from assay_shared.text.markdown import visible
 
 HEADLINES = ("rr@5", "faithful", "diagnosis_iis_recall", "diagnosis_recall")
 _COLOURS = ("#9ca3af", "#2563eb", "#f59e0b", "#059669", "#b91c1c", "#7c3aed", "#0e7490", "#a16207")
@@ -88,7 +89,9 @@ def _draw_bars(
     means = [one.mean for _, one in known]
     errors = [[one.mean - one.low for _, one in known], [one.high - one.mean for _, one in known]]
     places = [place for place, _ in known]
-    axes.bar(places, means, width * 0.92, color=colour, label=label)
+    # matplotlib reads text between dollar signs as a formula.
+    plain = visible(label).replace("$", r"\$")
+    axes.bar(places, means, width * 0.92, color=colour, label=plain)
     axes.errorbar(places, means, yerr=errors, fmt="none", ecolor="#333333", elinewidth=1)
 
 

@@ -12,6 +12,7 @@ from assay_reward.or_debug.study.loading import StudyResults, trivial_names
 from assay_reward.or_debug.study.study_figures import HEADLINES, best_trivial, draw_study
 from assay_shared.runs.run_folder import write_atomically, write_json
 from assay_shared.settings.run_file import provenance
+from assay_shared.text.markdown import cell
 
 _COMPARED = ("rr@5", "faithful", "diagnosis_iis_recall")
 
@@ -41,7 +42,7 @@ def write_study(study: StudyResults, folder: Path) -> list[GoalFinding]:
 def _lines(
     study: StudyResults, goals: Sequence[GoalFinding], pictures: Sequence[str]
 ) -> Iterable[str]:
-    yield f"# {study.file.name}"
+    yield f"# {cell(study.file.name)}"
     yield ""
     yield "Means with 95 % intervals. Failed episodes are in no mean; they are counted separately."
     yield ""
@@ -64,7 +65,7 @@ def _goals(goals: Sequence[GoalFinding]) -> Iterable[str]:
     for one in goals:
         found = shown(one.found, True) if one.found else "no value"
         n = str(one.found.n) if one.found else ""
-        yield f"| {one.goal} | {one.policy} | {found} | {n} | {one.verdict} |"
+        yield f"| {cell(one.goal)} | {cell(one.policy)} | {found} | {n} | {one.verdict} |"
     yield ""
     yield "PASS: the interval lies within the bounds. FAIL: it lies outside. Else INCONCLUSIVE."
     yield ""
@@ -75,7 +76,7 @@ def _headlines(study: StudyResults) -> Iterable[str]:
     yield ""
     yield from _header("policy", "kind", "episodes", "failed", *HEADLINES, "steps")
     for one in study.results:
-        yield f"| {one.name} | {one.policy.kind} | {_overall(one.summary, one.name)} |"
+        yield f"| {cell(one.name)} | {one.policy.kind} | {_overall(one.summary, one.name)} |"
     for name in trivial_names(study.baselines):
         yield f"| {name} | trivial | {_overall(study.baselines, name)} |"
     if study.baselines.of("probe", OVERALL) is not None:
@@ -108,7 +109,7 @@ def _differences(study: StudyResults) -> Iterable[str]:
                 for metric in _COMPARED
             ]
             told = " | ".join(_signed(one) if one else "" for one in found)
-            yield f"| {result.name} | {level or 'all'} | {told} |"
+            yield f"| {cell(result.name)} | {level or 'all'} | {told} |"
     yield ""
 
 
@@ -136,7 +137,7 @@ def _training(study: StudyResults) -> Iterable[str]:
         variance = shown(estimate(facts.reward_variances), True) if facts.reward_variances else ""
         share = f"{facts.num_without_signal} of {facts.num_played}"
         fall, spread = _number(facts.largest_fall), _number(facts.gradient_spread)
-        yield f"| {one.name} | {facts.num_steps} | {variance} | {share} | {fall} | {spread} |"
+        yield f"| {cell(one.name)} | {facts.num_steps} | {variance} | {share} | {fall} | {spread} |"
     yield ""
     yield "The reward's variance is in the units of its rubric. Intervals are over steps, which"
     yield "depend on each other. The reward is averaged over 5 steps before a fall is measured."
@@ -150,16 +151,16 @@ def _number(value: float | None) -> str:
 def _cells(study: StudyResults, metric: str) -> Iterable[str]:
     yield f"## {metric} by cell"
     yield ""
-    yield from _header("cell", *(one.name for one in study.results), "best trivial policy")
-    for cell in study.start.summary.cell_names:
+    yield from _header("cell", *(cell(one.name) for one in study.results), "best trivial policy")
+    for place in study.start.summary.cell_names:
         told = []
         for one in study.results:
-            summary = one.summary.of(one.name, cell)
+            summary = one.summary.of(one.name, place)
             found = summary.metrics.get(metric) if summary else None
             told.append(shown(found, True) if found else "")
-        best = best_trivial(study, metric, cell)
+        best = best_trivial(study, metric, place)
         trivial = "" if best is None else f"{best[1]:.2f} {best[0]}"
-        yield f"| {cell} | {' | '.join(told)} | {trivial} |"
+        yield f"| {place} | {' | '.join(told)} | {trivial} |"
     yield ""
 
 

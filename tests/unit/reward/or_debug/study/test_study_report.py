@@ -163,3 +163,20 @@ def test_repeated_steps_count_once_and_a_fall_is_found(tmp_path: Path) -> None:
     assert found.num_steps == 12
     assert found.reward_variances == (0.5,) * 6 + (0.1,) * 6
     assert found.largest_fall == pytest.approx(0.4), "from 0.4 over five steps to 0"
+
+
+def test_names_of_any_characters_are_shown_as_they_are(evaluated: Path, tmp_path: Path) -> None:
+    hostile = "$\\frac{$ | <script>\nb"
+    policies = [
+        {"name": "SFT", "kind": "start", "evaluation": str(evaluated / "start")},
+        {"name": hostile, "kind": "other", "evaluation": str(evaluated / "final")},
+    ]
+    changes: dict[str, Any] = {"policies": policies, "final": hostile, "name": "a\n# b"}
+    assert report(evaluated, tmp_path, **changes) in (0, 1, None)
+
+    text = (tmp_path / "out" / "study.md").read_text()
+    assert "# a # b" in text
+    assert "<script>" not in text
+    rows = [line for line in text.splitlines() if "frac" in line]
+    assert rows
+    assert all(r"$\frac{$ \| &lt;script> b" in line for line in rows)

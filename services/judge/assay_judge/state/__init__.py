@@ -1,1 +1,0 @@
-"""State shared by a judge's replicas: limits, costs and cached replies."""

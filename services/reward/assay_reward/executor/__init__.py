@@ -1,0 +1,1 @@
+"""The executor: models at OpenAI-compatible endpoints that answer workflows' operator calls."""

@@ -1,0 +1,1 @@
+"""Comparison: fixed, searched and learned workflows on the same tasks, in one table."""

@@ -1,0 +1,1 @@
+"""The text form of workflows: one line a step, blocks that close with `end`."""

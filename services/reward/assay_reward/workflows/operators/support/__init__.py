@@ -1,0 +1,1 @@
+"""What operators share: their interface, prompts, votes and faults."""

@@ -1,0 +1,1 @@
+"""Feedback on a program for the policy: the tests that are public, and what is told of them."""
