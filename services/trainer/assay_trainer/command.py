@@ -204,6 +204,8 @@ def _train(
     quiet: bool,
     gpus: list[int],
 ) -> None:
+    if run_folder.read_status_or_damage().state == "finished":
+        return print(f"run {run_folder.path.name} is finished: {run_folder.path / 'report.html'}")
     from rich.console import Console
 
     from assay_shared.telemetry.logs import quiet_transformers, set_up_logging
@@ -372,24 +374,3 @@ def report(folder: Path = typer.Argument(help="The run's folder.")) -> None:
     run_folder, config = open_run(folder)
     write_report(run_folder, config, read_evaluations(run_folder))
     print(run_folder.path / "report.html")
-
-
-def demo(
-    overrides: list[str] | None = _OVERRIDES,
-    home: Path | None = typer.Option(None, help="Folder for all of it; default: runs/demo-TIME."),
-    config: Path | None = typer.Option(None, help="Another run file than the demo's own."),
-    workers: int = typer.Option(2, min=1, help="Rollout workers."),
-) -> None:
-    """Run the whole loop on this machine: services, SFT, GRPO, evaluation, report."""
-    from rich.console import Console
-
-    from assay_shared.telemetry.logs import set_up_logging
-    from assay_trainer.curriculum.winner import load_run
-    from assay_trainer.service.demo import run_demo
-    from assay_trainer.service.record import create_stamped
-
-    set_up_logging("demo", "WARNING")
-    run_config = load_run(config or _DEMO, tuple(overrides or ()))
-    console = Console()
-    path = run_demo(run_config, home or create_stamped(Path("runs"), "demo"), workers, console)
-    console.print(f"report: {path}", highlight=False, soft_wrap=True)

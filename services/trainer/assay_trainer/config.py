@@ -238,6 +238,8 @@ class RetentionConfig(Config):
     best: bool = True
     #: Of rollouts.jsonl and what is set aside of it; at half of it, the older half goes.
     rollouts_bytes: int = Field(default=16 * 2**30, ge=2**20)
+    #: The same of discarded.jsonl; 0 keeps no discarded group.
+    discarded_bytes: int = Field(default=2 * 2**30, ge=0)
 
 
 TrackerName = Literal["tensorboard", "wandb", "mlflow", "trackio"]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from assay_shared.runs.run_folder import Event
 from assay_shared.statistics.interval import Interval
@@ -83,12 +83,24 @@ class StepEvent(BaseModel):
     num_groups: int
     num_played: int
     num_without_signal: int
+    #: Groups asked for since the process began, those of a resume among them, and how many of
+    #: them were in no batch yet; null in events of older versions.
+    num_asked: int | None = None
+    num_in_flight: int | None = None
+    #: Groups of this step's earlier batches: all were flat, and none is in another sum.
+    num_flat_before: int = 0
+    #: Samples with an answer, of all played groups; null in events of older versions.
+    num_generated: int | None = None
+    #: Samples whose tokens the update learnt; null in events of older versions.
+    num_trained: int | None = None
     #: Groups whose task was set aside.
     num_set_aside: int = 0
     #: Groups by why they were refused: too_old, unknown_version.
     refused: dict[str, int] = {}
     failures: dict[str, int]
     outcomes: dict[str, int]
+    #: Means of the numbers that verifiers noted of samples, scored or not, by name.
+    measures: dict[str, float] = {}
     #: Groups by the domain of their task, else by its dataset: played, and trained on.
     played_by_domain: dict[str, int] = {}
     trained_by_domain: dict[str, int] = {}
@@ -185,7 +197,10 @@ class DPOStep(GivenRowsStep):
 
 
 class DPOMeasured(BaseModel):
-    """dpo_measured: the held-out pairs, before and after DPO; intervals are Wilson's, of 95%."""
+    """dpo_measured: the held-out pairs, before and after DPO.
+
+    Shares have Wilson's intervals of 95%.
+    """
 
     name: str
     num_pairs: int
@@ -194,6 +209,11 @@ class DPOMeasured(BaseModel):
     win_rate: Interval
     #: Share of the pairs whose chosen answer has the higher log-probability.
     logprob_win_rate: Interval
+    #: The mean margin with its normal interval over pairs; null of one pair.
+    margin_interval: Interval | None = None
+    #: Of each pair: its margin, and how much likelier the chosen answer is, in nats. Not stored.
+    margins: tuple[float, ...] = Field(default=(), exclude=True)
+    preferred: tuple[float, ...] = Field(default=(), exclude=True)
 
 
 class SignalChecked(BaseModel):

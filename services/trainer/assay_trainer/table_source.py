@@ -16,7 +16,12 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]
 _MOST_OF_A_REPOSITORY = 96
 
 
-def _names_a_repository(name: str) -> str:
+def check_repository_name(name: str) -> str:
+    """Return the name of a hub's repository.
+
+    Raises:
+        ValueError: it is not the name of one.
+    """
     is_odd = "--" in name or ".." in name or name.endswith((".git", "-", "."))
     if is_odd or len(name) > _MOST_OF_A_REPOSITORY or not _REPOSITORY.fullmatch(name):
         raise ValueError(
@@ -27,7 +32,7 @@ def _names_a_repository(name: str) -> str:
 
 
 #: A repository of a hub.
-RepositoryName = Annotated[str, AfterValidator(_names_a_repository)]
+RepositoryName = Annotated[str, AfterValidator(check_repository_name)]
 #: A branch, a tag or a commit hash.
 REVISION = r"^[\w./-]+$"
 

@@ -158,7 +158,7 @@ def test_a_real_run_is_owned_and_a_signal_before_its_first_stage_stops_it(
         wait_until(is_held(folder), "the run to be held", 20)
         second = start(folder, valkey)
         told, _ = second.communicate(timeout=20)
-        assert second.returncode == 2
+        assert second.returncode == 3
         assert f"run run belongs to process {first.pid}" in told
         (info,) = Runs(tmp_path).list()
         assert info.status.state == "running", "as the service shows a command's run"

@@ -1,13 +1,15 @@
 """Meters: which settings act, and that every view of a run has all meters."""
 
-import re
+from pathlib import Path
 
 import pytest
 
+from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.browser.facts.run_events import RunEvents
+from assay_trainer.browser.pages.curves import meters
 from assay_trainer.events import StepEvent
 from assay_trainer.learner.gradient_facts import GradientFacts
 from assay_trainer.meters import METERS, is_active, stages_of, summary
-from assay_trainer.service import app
 from tests.unit.trainer.evaluation.test_report import make_step
 
 BY_FIELD = {meter.field: meter for meter in METERS}
@@ -19,10 +21,17 @@ def test_every_meter_is_a_field_of_a_step() -> None:
     assert computed <= set(BY_FIELD) & set(GradientFacts.__dataclass_fields__)
 
 
-def test_the_dashboard_has_the_same_meters_with_the_same_idle_values() -> None:
-    (table,) = re.findall(r"const METERS = \[(.*?)\n\];", app._DASHBOARD.read_text(), re.DOTALL)
-    shown = re.findall(r'\["(\w+)", "([^"]+)", (\d+), "(\w+)"\]', table)
-    assert shown == [(one.field, one.title, str(int(one.idle)), one.unit) for one in METERS]
+def test_the_run_page_draws_the_meters_that_move_and_names_the_others(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    idle: dict[str, object] = {meter.field: meter.idle for meter in METERS}
+    for step in (1, 2):
+        changes = idle | {"clipped_high": 0.25 * step}
+        run.record("step", **make_step(step, **changes).model_dump(mode="json"))
+    seen = RunEvents(run.events)
+    seen.update()
+    moving, at_rest = meters(seen)
+    assert [(one.title, one.last) for one in moving] == [("clipped high", "0.5")]
+    assert at_rest == [one.title for one in METERS if one.field != "clipped_high"]
 
 
 def test_a_summary_tells_in_how_many_steps_a_setting_acted() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from assay_shared.errors import ConfigError, DatasetError
 from assay_shared.settings.run_file import parse_config
+from assay_shared.types import Role
 from assay_trainer.ablation.ablation_config import GoalConfig
 from assay_trainer.ablation.arms import (
     AblationPlan,
@@ -49,6 +50,7 @@ def read_checked(
     _check_goals(plan.config.goals)
     _check_samples(plan)
     _check_components(plan, needs_files)
+    _check_curve(plan)
     return plan
 
 
@@ -141,6 +143,31 @@ def _check_components(plan: AblationPlan, needs_files: bool) -> None:
             )
         if component_of(name) is not None:
             _check_component(name, rubrics)
+
+
+def _check_curve(plan: AblationPlan) -> None:
+    """Check that no set of a curve has rows for tests alone, as training would refuse it."""
+    if plan.config.evaluation.curve_every is None:
+        return
+    (tier,) = start_config(plan).evaluation.tiers
+    for name, source in tier.sets.items():
+        if _has_tests_alone(source):
+            raise ConfigError(
+                f"{name} has rows for tests alone, and a curve measures checkpoints",
+                field="evaluation.curve_every",
+                hint="leave it out, or name sets of validation rows in evaluation.sets",
+            )
+
+
+def _has_tests_alone(source: Source) -> bool:
+    """Return True if a source has rows for tests alone; False if its rows cannot be read yet."""
+    if isinstance(source, HumanEvalSource):
+        return True
+    path = getattr(source, "path", None)
+    if isinstance(source, HubSource | Gsm8kSource) or (path and not path.exists()):
+        return False
+    tasks = open_dataset(source, DatasetPurpose.EVALUATE, None).tasks
+    return any(task.role is Role.TEST for task in tasks)
 
 
 def _check_component(name: str, rubrics: Iterable[str]) -> None:

@@ -17,4 +17,5 @@ RUBRIC_COMPONENTS: dict[str, frozenset[str]] = {
     "or_debug.seed": frozenset({"or_outcome", "or_iis_recall", "or_steps"}),
     "qa": frozenset({"judge"}),
     "qa.verified": frozenset({"qa"}),
+    "workflow": frozenset({"workflow_correct", "workflow_thrift", "workflow_clean"}),
 }

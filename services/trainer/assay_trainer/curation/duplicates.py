@@ -81,7 +81,7 @@ class _Search:
 
     def against(self, other: Path, data_folder: Path | None) -> None:
         """Find rows that are near to a row of another set, in any way of the leak check."""
-        self._among(_opened(other, data_folder), other.name)
+        self._among(opened_set(other, data_folder), other.name)
 
     def against_validation(self) -> None:
         """Find rows that are near to a row of the held-out share."""
@@ -185,7 +185,7 @@ def _prompt_alone(row: dict[str, object]) -> Task:
     return Task.model_validate({name: row[name] for name in names} | {"reference": right})
 
 
-def _opened(path: Path, data_folder: Path | None) -> Sequence[Task]:
+def opened_set(path: Path, data_folder: Path | None) -> Sequence[Task]:
     """Return the tasks of an imported folder, its roles all together, or of a JSONL file."""
     if path.is_dir():
         manifest, rows = checked_rows(path)

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from assay_shared.errors import Conflict
 from assay_shared.runs.run_folder import write_atomically
+from assay_shared.text.html_pages import picture_url, templates_in
 from assay_shared.text.markdown import visible
 from assay_trainer.curation.survey import Lengths, ShownRow, Survey
-from assay_trainer.evaluation.pages import picture_url, templates_in
 
 matplotlib.use("Agg")
 _TEMPLATES = Path(__file__).parent / "templates"

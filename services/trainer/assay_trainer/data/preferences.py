@@ -6,7 +6,7 @@ Each of the three may also be a list of messages.
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,7 +15,7 @@ from assay_shared.errors import DatasetError, RoleError
 from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.settings.validation import message_of
 from assay_shared.text.half_characters import find_half_character
-from assay_shared.types import Message, Role, Task
+from assay_shared.types import Message, PromptFormat, Role, Task
 from assay_trainer.data.governance.imported import refuse_kind, rows_to_open
 from assay_trainer.data.governance.sources import refuse_deprecated
 from assay_trainer.data.governance.test_only import refuse_test_only
@@ -89,9 +89,18 @@ def _imported(source: ImportedSource, data_folder: Path | None) -> list[Preferen
 
     def of_role(row: object) -> Preference | None:
         is_wanted = isinstance(row, Mapping) and row.get("role") in roles
-        return parse(row) if is_wanted else None
+        return _formatted(parse(row), row) if is_wanted else None
 
     return [one for one in read_json_lines(path, of_role) if one is not None]
+
+
+def _formatted(found: Preference, row: object) -> Preference:
+    """Return the preference with the prompt's format, if `assay data pairs` wrote one."""
+    is_raw = isinstance(row, Mapping) and row.get("prompt_format") == PromptFormat.RAW
+    if not is_raw:
+        return found
+    task = found.task.model_copy(update={"prompt_format": PromptFormat.RAW})
+    return replace(found, task=task)
 
 
 def _parser(

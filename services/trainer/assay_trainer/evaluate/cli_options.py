@@ -15,6 +15,7 @@ class KindName(StrEnum):
     BUDGET = "budget"
     MAJORITY = "majority"
     LIKELIHOOD = "likelihood"
+    REPAIR = "repair"
 
 
 class ServeName(StrEnum):
@@ -79,6 +80,11 @@ TemplateArgument = Annotated[
 Format = Annotated[FormatName | None, typer.Option(help="Of all prompts; else as each task says.")]
 Options = Annotated[OptionsName | None, typer.Option(help="What likelihood reads of an option.")]
 Score = Annotated[ScoreName | None, typer.Option(help="How likelihood counts an option's tokens.")]
+Rounds = Annotated[int | None, typer.Option(min=2, max=16, help="Most programs, for repair.")]
+FeedbackTokens = Annotated[int | None, typer.Option(help="Most tokens of a feedback, for repair.")]
+VisibleTests = Annotated[
+    int | None, typer.Option(min=0, max=64, help="First tests that feedback may show, for repair.")
+]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the samples.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Random tasks of each set.")]
 LimitSeed = Annotated[int, typer.Option(min=0, help="Which tasks --limit takes.")]

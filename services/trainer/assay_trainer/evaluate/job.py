@@ -75,6 +75,8 @@ class EvaluationJob:
             raise InvalidInput("give exactly one of POLICY, --server and --answers")
         if self.model is not None and self.server is None:
             raise InvalidInput("it goes with --server", field="--model")
+        if self.submit is not None and self.protocol.kind is ProtocolKind.REPAIR:
+            raise InvalidInput("feedback comes from the reward service", field="--submit")
         if self.steps is not None and self.policy is None:
             raise InvalidInput("it goes with a run's folder", field="--steps")
 

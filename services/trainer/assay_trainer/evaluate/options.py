@@ -18,7 +18,14 @@ from assay_trainer.evaluate.job import EvaluationJob, run_job
 from assay_trainer.evaluate.policy.serving import ServeBy
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 
-_SAMPLED = (ProtocolKind.SAMPLED, ProtocolKind.BUDGET, ProtocolKind.MAJORITY)
+#: Kinds that sample, with their usual number of samples.
+_SAMPLED = {
+    ProtocolKind.SAMPLED: 4,
+    ProtocolKind.BUDGET: 256,
+    ProtocolKind.MAJORITY: 4,
+    ProtocolKind.REPAIR: 1,
+}
+_ROUNDS = 3
 
 
 def run(given: Mapping[str, Any]) -> bool:
@@ -29,7 +36,7 @@ def run(given: Mapping[str, Any]) -> bool:
     """
     set_up_logging("evaluate", "ERROR")
     quiet_transformers()
-    _stop_at_sigterm()
+    stop_at_sigterm()
     console = Console()
     try:
         return run_job(job_of(given), read_settings(ServiceSettings), console)
@@ -38,12 +45,11 @@ def run(given: Mapping[str, Any]) -> bool:
         raise
 
 
-def _stop_at_sigterm() -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+def stop_at_sigterm() -> None:
+    """Let SIGTERM end the command as Ctrl-C does, also if SIGINT was ignored at the start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The event loop takes SIGINT, and cancels the work in order.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def job_of(given: Mapping[str, Any]) -> EvaluationJob:
@@ -76,10 +82,12 @@ def job_of(given: Mapping[str, Any]) -> EvaluationJob:
 
 def _protocol_fields(given: Mapping[str, Any]) -> dict[str, JsonValue]:
     """Return the fields of a protocol that the options give; None of the others."""
-    same = ("k", "budget_tokens", "max_tokens", "temperature", "top_p", "system", "seed")
+    same = ("k", "budget_tokens", "max_tokens", "temperature", "top_p", "system", "seed", "rounds")
     named = ("prompt_format", "options", "option_score")
     return {
         "kind": _name(given["protocol"]),
+        "visible_tests": given["visible_tests"],
+        "feedback_tokens": given["feedback_tokens"],
         "samples_per_task": given["samples"],
         "stop": [one.replace("\\n", "\n") for one in given["stop"] or ()],
         "template_arguments": template_arguments(given["template_argument"] or ()),
@@ -96,7 +104,7 @@ def protocol_of(file: Path | None, given: Mapping[str, JsonValue]) -> Protocol:
     """Return the protocol of a file with the given options over it; options that are None are not.
 
     The kinds that sample have temperature 1 and 4 samples without a word on them; `budget` takes
-    256 samples at most, and `sampled` tells pass@1 and pass@n.
+    256 samples at most, `sampled` tells pass@1 and pass@n, and `repair` has one sample of 3 rounds.
 
     Raises:
         ConfigError: a field cannot be used; names it.
@@ -106,9 +114,11 @@ def protocol_of(file: Path | None, given: Mapping[str, JsonValue]) -> Protocol:
     kind = values.get("kind", ProtocolKind.GREEDY)
     if kind in _SAMPLED:
         values.setdefault("temperature", 1.0)
-        values.setdefault("samples_per_task", 256 if kind == ProtocolKind.BUDGET else 4)
+        values.setdefault("samples_per_task", _SAMPLED[ProtocolKind(kind)])
         if kind == ProtocolKind.SAMPLED and "k" not in values:
             values["k"] = sorted({1, int(str(values["samples_per_task"]))})
+    if kind == ProtocolKind.REPAIR:
+        values.setdefault("rounds", _ROUNDS)
     return parse_config(Protocol, values, source=str(file or "the options"))
 
 

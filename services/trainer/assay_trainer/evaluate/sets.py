@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from assay_shared.errors import DatasetError, InvalidInput, RoleError
-from assay_shared.types import Message, PromptFormat, Role, Task
+from assay_shared.types import EnvironmentTask, Message, PromptFormat, Role, Task
 from assay_trainer.config import Source
 from assay_trainer.data.dataset import DatasetPurpose, named_source, open_dataset
 from assay_trainer.data.governance.manifest import MANIFEST, ROWS
@@ -47,6 +49,10 @@ class OpenSet:
                 prompt=task.prompt,
                 tags=task.tags,
                 reference=task.reference if task.reference is not None else task.gold,
+                rubric=task.rubric,
+                history=task.history,
+                prompt_format=task.prompt_format,
+                is_episode=task.environment is not None,
             )
             for task in self.tasks
         ]
@@ -212,11 +218,24 @@ def asked(task: Task, protocol: Protocol) -> Task:
     """Return a task as the policy gets it: in the protocol's format, after its system message."""
     if protocol.prompt_format is not None:
         task = task.model_copy(update={"prompt_format": protocol.prompt_format})
+    if protocol.kind is ProtocolKind.REPAIR and task.tests:
+        task = task.model_copy(update={"environment": _rounds(protocol)})
     if protocol.system is not None:
         rest = [said for said in task.history if said.role != "system"]
         first = Message(role="system", content=protocol.system)
         task = task.model_copy(update={"history": (first, *rest)})
     return task
+
+
+def _rounds(protocol: Protocol) -> EnvironmentTask:
+    """Return the environment that answers a program with feedback on its tests."""
+    assert protocol.rounds is not None
+    given = {
+        "visible_tests": protocol.visible_tests,
+        "feedback_tokens": protocol.feedback_tokens,
+    }
+    instance: dict[str, JsonValue] = {name: one for name, one in given.items() if one is not None}
+    return EnvironmentTask(name="code_repair", instance=instance, max_turns=protocol.rounds)
 
 
 def check_sets(sets: Sequence[OpenSet], protocol: Protocol) -> None:
@@ -228,6 +247,11 @@ def check_sets(sets: Sequence[OpenSet], protocol: Protocol) -> None:
     for one in sets:
         for task in one.tasks:
             _check(one.name, task, protocol)
+        if protocol.kind is ProtocolKind.REPAIR and not any(task.tests for task in one.tasks):
+            raise InvalidInput(
+                f"no task of {one.name} has tests of a program, which repair needs",
+                field="protocol.kind",
+            )
 
 
 def check_names(numbers: Mapping[str, int], sets: Sequence[OpenSet]) -> None:
@@ -275,7 +299,9 @@ def _check(name: str, task: Task, protocol: Protocol) -> None:
         raise InvalidInput(
             f"{task.id} of {name} has messages before its prompt", field="protocol.prompt_format"
         )
-    if task.environment is None:
+    if protocol.kind is ProtocolKind.REPAIR:
+        _check_repair(name, task, is_raw=is_raw)
+    elif task.environment is None:
         if protocol.kind is ProtocolKind.LIKELIHOOD and "choice" not in task.checks:
             raise InvalidInput(
                 f"{task.id} of {name} has no options to choose from",
@@ -286,4 +312,16 @@ def _check(name: str, task: Task, protocol: Protocol) -> None:
         raise InvalidInput(
             f"{task.id} of {name} is an episode: greedy, sampled and budget play them, as chats",
             field="protocol.kind",
+        )
+
+
+def _check_repair(name: str, task: Task, *, is_raw: bool) -> None:
+    """Refuse episodes, and programs in a raw prompt."""
+    if task.environment is not None:
+        raise InvalidInput(f"{task.id} of {name} is an episode already", field="protocol.kind")
+    if is_raw and task.tests:
+        raise InvalidInput(
+            f"{task.id} of {name} has a raw prompt, and feedback is a message of a chat",
+            field="protocol.prompt_format",
+            hint="--prompt-format chat",
         )

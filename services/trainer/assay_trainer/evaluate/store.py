@@ -72,10 +72,11 @@ class EvaluationStore:
             folder.write_record(record)  # the folder is known as an evaluation's from the start
         known = {one.name for one in record.sets}
         added = [one for one in sets if one.name not in known]
+        facts = [*record.sets]
         for one in added:
-            folder.write_tasks(one.name, one.stored_tasks)
-        facts = (*record.sets, *(one.facts for one in added))
-        store = cls(folder, record.model_copy(update={"sets": facts, "finished": None}))
+            digest = folder.write_tasks(one.name, one.stored_tasks)
+            facts.append(one.facts.model_copy(update={"stored_digest": digest}))
+        store = cls(folder, record.model_copy(update={"sets": tuple(facts), "finished": None}))
         store._write()
         return store
 

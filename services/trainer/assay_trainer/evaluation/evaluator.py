@@ -47,6 +47,8 @@ class EvaluationSample(BaseModel):
     outcome: Status | None
     reward: float | None = None
     failure: str | None = None
+    #: Numbers that verifiers noted of the answer, by name; also of an answer without a score.
+    measures: dict[str, float] = {}
 
 
 class TaskResult(BaseModel):
@@ -98,6 +100,19 @@ class TaskEvaluation(BaseModel):
             if (scores := self.pass_at(1, some))
         }
 
+    def measured(self) -> dict[str, dict[str, float]]:
+        """Return each task's mean of the reward and of each noted number, by name and task id."""
+        found: dict[str, dict[str, float]] = {}
+        for result in self.results:
+            values: dict[str, list[float]] = {}
+            for sample in result.samples:
+                rewards = {} if sample.reward is None else {"reward": sample.reward}
+                for name, value in (rewards | sample.measures).items():
+                    values.setdefault(name, []).append(value)
+            for name, some in values.items():
+                found.setdefault(name, {})[result.task_id] = sum(some) / len(some)
+        return found
+
     def outcomes(self) -> Counter[str]:
         """Count the samples by outcome; failures are named `failed`."""
         return Counter(s.outcome or "failed" for one in self.results for s in one.samples)
@@ -113,6 +128,29 @@ def difference(before: TaskEvaluation, after: TaskEvaluation, k: int = 1) -> Int
         before.confidence,
         seed=k,
     )
+
+
+def measured_differences(
+    before: TaskEvaluation, after: TaskEvaluation
+) -> dict[str, dict[str, Interval]]:
+    """Return the means of the reward and of each noted number, and their paired difference.
+
+    A number is left out if no task has it in both evaluations.
+    """
+    first, second = before.measured(), after.measured()
+    found = {}
+    for name in sorted(first.keys() & second.keys()):
+        shared = [task for task in first[name] if task in second[name]]
+        if not shared:
+            continue
+        old = [first[name][task] for task in shared]
+        new = [second[name][task] for task in shared]
+        found[name] = {
+            "before": mean_interval(old, before.confidence, seed=1),
+            "after": mean_interval(new, after.confidence, seed=1),
+            "difference": paired_difference(old, new, before.confidence, seed=1),
+        }
+    return found
 
 
 def read_evaluations(folder: RunFolder) -> list[TaskEvaluation]:
@@ -192,7 +230,8 @@ class Evaluator:
     def _request(self, name: str, policy: PolicyVersion, index: int, task: Task) -> GroupRequest:
         config = self._config
         return GroupRequest(
-            key=f"{self._run}/{name}/{task.id}/v{policy.version}/{task.rubric}",
+            # With the index: a sample of training tasks may have one twice, across two passes.
+            key=f"{self._run}/{name}/{index}/{task.id}/v{policy.version}/{task.rubric}",
             run=self._run,
             priority=Priority.EVALUATION,
             task=task,
@@ -244,8 +283,16 @@ def _sample(rollout: Rollout, reward: Reward) -> EvaluationSample:
     turns = [(turn.text, turn.observation) for turn in rollout.turns]
     if isinstance(reward, Scored):
         return EvaluationSample(
-            text=rollout.text, turns=turns, outcome=reward.outcome, reward=reward.value
+            text=rollout.text,
+            turns=turns,
+            outcome=reward.outcome,
+            reward=reward.value,
+            measures=reward.measures,
         )
     return EvaluationSample(
-        text=rollout.text, turns=turns, outcome=None, failure=reward.failure.message
+        text=rollout.text,
+        turns=turns,
+        outcome=None,
+        failure=reward.failure.message,
+        measures=reward.measures,
     )

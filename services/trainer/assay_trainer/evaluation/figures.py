@@ -91,11 +91,13 @@ def draw_given_rows(
     for ax, names in zip(axes, panels, strict=True):
         for name, colour in zip(names, (_AFTER, "#f59e0b"), strict=False):
             points = [(s.step, v) for s in steps if (v := getattr(s, name)) is not None]
+            if not points:
+                continue
             label = name.replace("_", " ")
             ax.plot([p[0] for p in points], [p[1] for p in points], ".-", color=colour, label=label)
         ax.set_ylabel(names[0].replace("_", " "))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if len(names) > 1:
+        if len(ax.lines) > 1:
             ax.legend(frameon=False, loc="upper right")
     axes[-1].set_xlabel(f"{stage} step")
     axes[0].set_title(f"{stage}: each update")

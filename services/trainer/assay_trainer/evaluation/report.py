@@ -9,12 +9,17 @@ from typing import Any, TypeVar
 
 from assay_shared.runs.run_folder import RunFolder, write_atomically, write_json
 from assay_shared.text import markdown
+from assay_shared.text.html_pages import picture_url, templates_in
 from assay_trainer import events
 from assay_trainer.config import RunConfig
 from assay_trainer.evaluation import figures
 from assay_trainer.evaluation.curriculum_report import curriculum_facts, draw_curriculum
-from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult, difference
-from assay_trainer.evaluation.pages import picture_url, templates_in
+from assay_trainer.evaluation.evaluator import (
+    TaskEvaluation,
+    TaskResult,
+    difference,
+    measured_differences,
+)
 from assay_trainer.meters import METERS, ActivityMeter, summary
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -43,7 +48,7 @@ def write_report(
         "seed": config.seed,
         "git_commit": json.loads(folder.config.read_text()).get("git_commit"),
         "evaluations": {e.name: _facts(e) for e in evaluations},
-        "differences": _differences(evaluations),
+        **_differences(evaluations),
         "sft": _sft(sft),
         "dpo": _dpo(dpo, [one for one in seen if isinstance(one, events.DPOMeasured)]),
         "training": _training(steps),
@@ -162,11 +167,20 @@ def _facts(evaluation: TaskEvaluation) -> dict[str, Any]:
 
 
 def _differences(evaluations: Sequence[TaskEvaluation]) -> dict[str, Any]:
-    """Return the differences of the last evaluation to the first, over the same tasks."""
+    """Return the differences of the last evaluation to the first, over the same tasks.
+
+    `measured` has the numbers that verifiers noted, before and after; none if they noted nothing.
+    """
     if len(evaluations) < 2:
-        return {}
+        return {"differences": {}, "measured": {}}
     first, last = evaluations[0], evaluations[-1]
-    return {"pass_at_1": asdict(difference(first, last))}
+    found = measured_differences(first, last)
+    measured = {
+        name: {key: asdict(one) for key, one in intervals.items()}
+        for name, intervals in found.items()
+        if found.keys() - {"reward"}
+    }
+    return {"differences": {"pass_at_1": asdict(difference(first, last))}, "measured": measured}
 
 
 def _given_rows(steps: Sequence[events.GivenRowsStep]) -> dict[str, Any]:

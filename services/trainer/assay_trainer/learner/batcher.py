@@ -26,7 +26,7 @@ from assay_trainer.curriculum.staged_order import FinishedStep, PlayedTask
 from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
-from assay_trainer.learner.batching.group_batch import DropReason, GroupBatch
+from assay_trainer.learner.batching.group_batch import DiscardReason, DropReason, GroupBatch
 from assay_trainer.learner.batching.signal_share import SignalShare
 from assay_trainer.learner.normalisation.group_rewards import GroupRewards
 from assay_trainer.learner.normalisation.overlong import Overlong
@@ -79,6 +79,7 @@ class GroupBatcher:
         self._again = deque(state.unfinished)
         self._draws: dict[str, int] = {}  # by key, the oldest request first
         self._open: list[int] = []  # admitted to a portion that is not complete
+        self._num_asked = 0
         self._ready: dict[str, ScoredGroup] = {}
         self._teaching: set[str] = set()  # keys of ready groups with signal
         self._signal_share = SignalShare()
@@ -88,6 +89,11 @@ class GroupBatcher:
         self._num_refused: Counter[int] = Counter()  # by draw
         self._was_unknown: deque[bool] = deque(maxlen=config.max_failed_groups)
         self._played: list[PlayedTask] = []  # since the last finished step
+        self._discard: Callable[[DiscardReason, ScoredGroup], None] = lambda reason, scored: None
+
+    def discard_to(self, keep: Callable[[DiscardReason, ScoredGroup], None]) -> None:
+        """Hand each group that is not trained on to `keep`, with the reason."""
+        self._discard = keep
 
     def serve(self, policy: PolicyVersion) -> None:
         """Request groups of this version from now on."""
@@ -151,6 +157,7 @@ class GroupBatcher:
                 self._admit(self._ready.pop(oldest), portion)
             self._watch_drops(portion, most_drops)
         self._open.clear()
+        portion.num_asked, portion.num_in_flight = self._num_asked, len(self._draws)
         return portion
 
     def newest_ready(self) -> ScoredGroup | None:
@@ -206,6 +213,7 @@ class GroupBatcher:
         if self._num_refused[draw]:  # what is stored under the first key would come again
             key += f"/{self._num_refused[draw]}"
         self._draws[key] = draw
+        self._num_asked += 1
         sampling = SamplingParams(
             n=self._config.group_size,
             max_tokens=self._config.max_tokens,
@@ -240,20 +248,25 @@ class GroupBatcher:
         refusal = None if scored.failure is not None else self._refusal(scored)
         portion.count(scored, refusal)
         if refusal is not None:
+            self._discard(DiscardReason(refusal), scored)
             self._refuse(draw, scored, refusal)
             return
         self._open.append(draw)
         own = own_failure(scored)
         if own is not None:
             portion.num_set_aside += 1
+            self._discard(DiscardReason.SET_ASIDE, scored)
             self._set_aside.add(self._order.task(draw), own.message)
             return
+        is_scored = any(isinstance(reward, Scored) for reward in scored.rewards)
+        if scored.failure is not None or not is_scored:
+            self._discard(DiscardReason.FAILED, scored)
         self._watch_failures(scored)
         if scored.failure is not None:
             return
         self._was_unknown.append(False)
         self._played.append(PlayedTask.of(scored))
-        if any(isinstance(reward, Scored) for reward in scored.rewards):
+        if is_scored:
             self._take(scored, portion)
 
     def _take(self, scored: ScoredGroup, portion: GroupBatch) -> None:
@@ -263,6 +276,9 @@ class GroupBatcher:
             portion.num_without_signal += 1
             if self._config.replace_flat or not rewards.is_learnt:
                 portion.num_left_out += 1
+                is_learnt = rewards.is_learnt
+                reason = DiscardReason.NO_SIGNAL if is_learnt else DiscardReason.NOTHING_TO_LEARN
+                self._discard(reason, scored)
                 return
         portion.staleness.append(self._age(scored))
         portion.groups.append(scored)

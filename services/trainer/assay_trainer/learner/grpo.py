@@ -9,14 +9,14 @@ from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.telemetry.context import log_fields, note_log_fields
-from assay_shared.types import FinishReason, PolicyVersion
+from assay_shared.types import FinishReason, PolicyVersion, ScoredGroup
 from assay_trainer.config import RetentionConfig
 from assay_trainer.curriculum.staged_order import FinishedStep
 from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import GroupBatcher
-from assay_trainer.learner.batching.group_batch import GroupBatch, mean_of
+from assay_trainer.learner.batching.group_batch import DiscardReason, GroupBatch, mean_of
 from assay_trainer.learner.gradient_facts import over_updates
 from assay_trainer.learner.mismatch import check_mismatch
 from assay_trainer.learner.normalisation.overlong import Overlong
@@ -25,7 +25,7 @@ from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.throughput import mfu
 from assay_trainer.learner.updater import UpdateFacts, Updater, make_updater
 from assay_trainer.learner.writing.checkpoint_writer import CheckpointWriter
-from assay_trainer.rollouts.rollout_log import append_rollout
+from assay_trainer.rollouts.rollout_log import append_discarded, append_rollout
 from assay_trainer.stop import Stop, Stopped
 from assay_trainer.weights.publisher import WeightPublisher
 
@@ -92,6 +92,8 @@ class GRPOStage:
         self._model = model
         self._tokenizer = tokenizer
         self._feed = feed
+        feed.discard_to(self._keep_discarded)
+        self._step = 0
         self._publisher = publisher
         self._config = config
         self._retention = retention
@@ -162,7 +164,8 @@ class GRPOStage:
         Raises:
             NothingToLearn: no group of `max_flat_steps` full steps in a row can teach anything.
         """
-        started, config = time.monotonic(), self._config
+        started, config, self._step = time.monotonic(), self._config, step
+        num_flat_before = 0
         while True:
             batch = self._feed.next_batch()
             found = rows(batch.groups, config.normalise, Overlong.of(config))
@@ -175,10 +178,20 @@ class GRPOStage:
                 raise NothingToLearn(batch, self._num_flat)
             if found:
                 break  # without replacement, such a step counts too
+            num_flat_before += batch.num_played
+            for scored in batch.groups:
+                self._keep_discarded(DiscardReason.FLAT_STEP, scored)
         self._times.rollouts_s = time.monotonic() - started
+        batch.num_trained, batch.num_flat_before = len(found), num_flat_before
         for scored in batch.groups:
             append_rollout(self._rollouts_file, scored, step, self._retention.rollouts_bytes)
         return batch, found
+
+    def _keep_discarded(self, reason: DiscardReason, scored: ScoredGroup) -> None:
+        """Write a group that is not trained on to the run's folder."""
+        most = self._retention.discarded_bytes
+        if most:
+            append_discarded(self._rollouts_file, scored, self._step, reason, most)
 
     def _update(
         self, updater: Updater, step_rows: list[AnswerRow], batch: GroupBatch, step: int

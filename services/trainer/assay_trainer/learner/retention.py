@@ -10,7 +10,7 @@ from assay_shared.runs import run_lock
 from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.evaluation.best_checkpoint import read_best
 from assay_trainer.learner import checkpoint
-from assay_trainer.rollouts.rollout_log import OLDER
+from assay_trainer.rollouts.rollout_log import DISCARDED, DISCARDED_OLDER, OLDER
 
 
 def forget_checkpoints(checkpoints: Path, keep: int, *, keep_best: bool) -> list[Path]:
@@ -110,7 +110,8 @@ def _find(run: RunFolder, keep: int, rollouts: bool) -> Pruned:
             return Pruned(run.path.name, (), 0, f"no checkpoint in {stage} is what was written")
     if is_finished:
         doomed += sorted(run.policies.glob("v*"))[:-1]
-        doomed += [p for p in (run.rollouts, run.path / OLDER) if rollouts and p.exists()]
+        others = (run.path / name for name in (OLDER, DISCARDED, DISCARDED_OLDER))
+        doomed += [p for p in (run.rollouts, *others) if rollouts and p.exists()]
     return Pruned(run.path.name, tuple(doomed), sum(_size(path) for path in doomed))
 
 

@@ -7,8 +7,9 @@ import torch
 from pydantic import BaseModel
 from transformers import PreTrainedModel
 
-from assay_trainer.config import DPOConfig, GivenRowsConfig, SFTConfig
+from assay_trainer.config import DPOConfig, GivenRowsConfig, LoRAConfig, SFTConfig
 from assay_trainer.data.tokenization import answered_token_ids
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.given_rows.dpo import pair_token_ids
 from assay_trainer.learner.given_rows.training_rows import hold_out, num_updates
 from assay_trainer.learner.network.memory import MemoryEstimate, Training, estimate_memory
@@ -72,37 +73,62 @@ def stage_plans(run: RunContext, sets: RunSets, policy: Policy) -> Iterator[Stag
         yield _dpo(run, sets, policy, config.dpo)
     if config.grpo is not None:
         on_gpu = run.ranks.device.type == "cuda"
-        training = Training(
-            tokens=config.grpo.tokens_per_pack,
-            num_cards=run.ranks.size,
-            on_gpu=on_gpu,
-            lora=config.policy.lora,
-            has_reference=config.grpo.kl_weight > 0,
-            optimiser=config.grpo.optimiser,
-            is_twice=on_gpu and run.ranks.size > 1,
-        )
-        yield StagePlan(
-            stage="grpo",
-            num_updates=config.grpo.steps,
-            tokens=training.tokens,
-            estimate=estimate_memory(policy[0], training),
-        )
+        yield grpo_stage(config.grpo, config.policy.lora, policy[0], run.ranks.size, on_gpu=on_gpu)
+
+
+def grpo_stage(
+    grpo: GRPOConfig,
+    lora: LoRAConfig | None,
+    model: PreTrainedModel,
+    num_cards: int,
+    *,
+    on_gpu: bool,
+) -> StagePlan:
+    """Return the needs of GRPO on this number of cards."""
+    training = Training(
+        tokens=grpo.tokens_per_pack,
+        num_cards=num_cards,
+        on_gpu=on_gpu,
+        lora=lora,
+        has_reference=grpo.kl_weight > 0,
+        optimiser=grpo.optimiser,
+        is_twice=on_gpu and num_cards > 1,
+    )
+    return StagePlan(
+        stage="grpo",
+        num_updates=grpo.steps,
+        tokens=training.tokens,
+        estimate=estimate_memory(model, training),
+    )
 
 
 def memory_plan(run: RunContext, stages: list[StagePlan], process: int) -> MemoryPlan | None:
     """Return the memory of the stage that needs the most; None without a stage."""
+    on_gpu = run.ranks.device.type == "cuda"
+    card = torch.cuda.mem_get_info(run.ranks.device)[1] if on_gpu else None
+    return fullest_stage(stages, run.ranks.size, card, process)
+
+
+def fullest_stage(
+    stages: list[StagePlan], num_cards: int, card: int | None, process: int
+) -> MemoryPlan | None:
+    """Return the memory of the stage that needs the most; None without a stage.
+
+    Args:
+        card: bytes of a GPU; None without GPUs.
+        process: bytes of this process before the model was loaded.
+    """
     if not stages:
         return None
     fullest = max(stages, key=lambda one: one.estimate.total)
-    on_gpu = run.ranks.device.type == "cuda"
-    own = 0 if on_gpu else process + _FIRST_UPDATE_BYTES
+    own = 0 if card is not None else process + _FIRST_UPDATE_BYTES
     return MemoryPlan(
         stage=fullest.stage,
-        num_cards=run.ranks.size if fullest.stage == "grpo" else 1,
+        num_cards=num_cards if fullest.stage == "grpo" else 1,
         estimate=fullest.estimate,
         process=own,
         estimated_total=own + fullest.estimate.total,
-        card=torch.cuda.mem_get_info(run.ranks.device)[1] if on_gpu else None,
+        card=card,
     )
 
 

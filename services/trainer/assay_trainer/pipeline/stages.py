@@ -25,6 +25,7 @@ from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import GroupBatcher
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.network.adapters import check_lora
+from assay_trainer.learner.network.memory_advice import memory_told
 from assay_trainer.learner.network.optimiser import check_optimiser
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.given_rows import run_dpo, run_sft
@@ -70,7 +71,7 @@ def execute(run: RunContext) -> None:
     """
     with closing(GroupStore(run.settings.redis_url)) as store, log_fields(run=run.name):
         run.set_status(state="running")
-        with tracked(run):
+        with tracked(run), memory_told(run.config, run.folder.path / "models"):
             fetch_hub_names(run)
             facts = _stages(run, store)
         gain = facts["differences"].get("pass_at_1")

@@ -54,7 +54,9 @@ def run_command(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_S)
             is_running = process.poll() is None
-            is_late = is_running and time.monotonic() - began >= (limit_s or inf)
+            is_late = is_running and time.monotonic() - began >= (
+                inf if limit_s is None else limit_s
+            )
     finally:
         end([process], _GRACE_S)
     return process.returncode, is_late and not stop.asked

@@ -13,6 +13,7 @@ app = typer.Typer(
 _FILE = typer.Argument(help="Pipeline file (YAML).")
 _CHANGES = typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, as section.key=value.")
 _PIPELINE = typer.Argument(metavar="FOLDER", help="The pipeline's folder.")
+_WITH = typer.Option("--with", help="A file whose keys replace those of FILE; repeatable.")
 
 
 @app.callback()
@@ -24,6 +25,7 @@ def pipeline() -> None:
 def run(
     file: Annotated[Path, _FILE],
     overrides: Annotated[list[str] | None, _CHANGES] = None,
+    further: Annotated[list[Path] | None, _WITH] = None,
     folder: Annotated[Path | None, typer.Option(help="Its folder; RUNS/NAME without it.")] = None,
     until: Annotated[str | None, typer.Option(help="The last stage to run.")] = None,
     start: Annotated[str | None, typer.Option("--from", help="The first stage to run.")] = None,
@@ -36,15 +38,15 @@ def run(
     A stage is done again if its inputs changed. Exit code 1: a gate, a failure or the budget stops.
     """
     from assay_shared.errors import InvalidInput
-    from assay_trainer.pipelines.operation import plan_pipeline, run_pipeline
+    from assay_trainer.pipelines.operation import PipelineOrder, plan_pipeline, run_pipeline
 
     if as_json and not plan:
         raise InvalidInput("--json goes with --plan")
-    changes = tuple(overrides or ())
+    order = PipelineOrder(file, tuple(further or ()), tuple(overrides or ()), folder)
     if plan:
-        plan_pipeline(file, changes, folder, as_json=as_json)
+        plan_pipeline(order, as_json=as_json)
         return
-    run_pipeline(file, changes, folder, (start, until, tuple(only or ())))
+    run_pipeline(order, (start, until, tuple(only or ())))
 
 
 @app.command()
@@ -53,11 +55,36 @@ def show(folder: Annotated[Path, _PIPELINE]) -> None:
     from rich.console import Console
 
     from assay_trainer.pipelines.operation import stored_pipeline
-    from assay_trainer.pipelines.pipeline_report import print_state, write_report
+    from assay_trainer.pipelines.reporting.state import print_state
+    from assay_trainer.pipelines.reporting.writing import write_report
 
     found, console = stored_pipeline(folder), Console()
     print_state(found, console)
     console.print(f"report: {write_report(found)}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, _PIPELINE],
+    output: Annotated[Path, typer.Option(help="Folder for the report and the register.")],
+) -> None:
+    """Write the report of what is done so far to another folder: page, tables, register."""
+    from assay_trainer.pipelines.operation import stored_pipeline
+    from assay_trainer.pipelines.reporting.writing import write_report
+
+    print(f"report: {write_report(stored_pipeline(folder), output)}")
+
+
+@app.command()
+def reproduce(
+    folder: Annotated[Path, _PIPELINE],
+    stages: Annotated[list[str] | None, typer.Argument(help="Stages; all done ones.")] = None,
+) -> None:
+    """Do stages again from what is stored: files, numbers, scores. Exit code 1: one differs."""
+    from assay_trainer.pipelines.operation import reproduce_stages
+
+    if not reproduce_stages(folder, tuple(stages or ())):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_shared.runs.run_folder import RunFolder
-from assay_trainer.pipelines.pipeline_config import AnyStage, EvaluateStage, PipelineConfig
+from assay_trainer.pipelines.pipeline_config import PipelineConfig
 from assay_trainer.pipelines.stage_folder import StageCosts, StageFolder, StageRecord
+from assay_trainer.pipelines.stage_kinds import AnyStage, MeasuringStage
 
 _HOUR_S = 3600.0
 
@@ -28,7 +29,7 @@ def costs_of(stage: AnyStage, folder: StageFolder, config: PipelineConfig) -> St
     """Return what a stage cost: time from its attempts, tokens and judge from its results."""
     seconds = folder.seconds()
     tokens = judge_tokens = judge_money = 0.0
-    if isinstance(stage, EvaluateStage):
+    if isinstance(stage, MeasuringStage):
         for name in stage.sets:
             file = folder.output / name / "metrics.json"
             costs = json.loads(file.read_text())["overall"].get("costs") if file.exists() else None

@@ -1,6 +1,9 @@
 """From the command line to a pipeline's folder, its lock and its progress."""
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -10,9 +13,16 @@ from assay_shared.runs.run_folder import write_json
 from assay_shared.runs.run_lock import held
 from assay_shared.settings.environment import ServiceSettings, read_settings
 from assay_shared.settings.run_file import parse_config
+from assay_trainer.pipelines.levels.reproduction import (
+    Reproduction,
+    ReproductionRecord,
+    stored_reproduction,
+)
 from assay_trainer.pipelines.pipeline_config import PipelineConfig, load_pipeline
-from assay_trainer.pipelines.pipeline_report import as_values, print_state, write_report
-from assay_trainer.pipelines.runner import Pipeline, PipelineRunner
+from assay_trainer.pipelines.reporting.progress import shown_progress
+from assay_trainer.pipelines.reporting.state import as_values, print_state
+from assay_trainer.pipelines.reporting.writing import write_report
+from assay_trainer.pipelines.runner import Pipeline, PipelineRunner, PlannedStage
 from assay_trainer.stop import Stop
 
 _STORED = "pipeline.json"
@@ -20,47 +30,109 @@ _STORED = "pipeline.json"
 Selection = tuple[str | None, str | None, tuple[str, ...]]
 
 
-def plan_pipeline(
-    file: Path, overrides: tuple[str, ...], folder: Path | None, *, as_json: bool
-) -> None:
+@dataclass(frozen=True)
+class PipelineOrder:
+    """The order of a command line: a file, its changes, and the pipeline's folder."""
+
+    file: Path
+    further: tuple[Path, ...] = ()
+    overrides: tuple[str, ...] = ()
+    folder: Path | None = None
+
+    def config(self) -> PipelineConfig:
+        """Return the pipeline that the files describe."""
+        return load_pipeline(self.file, self.overrides, self.further)
+
+
+def plan_pipeline(order: PipelineOrder, *, as_json: bool) -> None:
     """Print the stages with their state and expected costs."""
-    config = load_pipeline(file, overrides)
-    found = Pipeline.open(_place(folder, config), file.resolve(), config)
+    config = order.config()
+    found = Pipeline.open(_place(order.folder, config), order.file.resolve(), config)
     if as_json:
         Console().print_json(json.dumps(as_values(found), default=str))
         return
     print_state(found, Console())
 
 
-def run_pipeline(
-    file: Path, overrides: tuple[str, ...], folder: Path | None, selection: Selection
-) -> None:
-    """Run the selected stages and write the report.
+def run_pipeline(order: PipelineOrder, selection: Selection) -> None:
+    """Run the selected stages, reproduce those of levels, and write the report.
 
     Raises:
         AssayError: a gate, a failed stage, the budget or a stop ended it.
     """
-    config = load_pipeline(file, overrides)
+    config = order.config()
     names = selected(list(config.stages), selection)
-    place = _place(folder, config)
-    found = Pipeline.open(place, file.resolve(), config)
+    place = _place(order.folder, config)
+    found = Pipeline.open(place, order.file.resolve(), config)
     place.mkdir(parents=True, exist_ok=True)
     stop, console = Stop(), Console()
     with held(place):
-        _store(place, file, config)
+        _store(place, order.file, config)
         stop.listen()
-        with console.status("begins") as status:
-            runner = PipelineRunner(
-                found,
-                stop,
-                lambda name, line: status.update(f"{name}: {line[:100]}"),
-            )
+        with shown_progress(console) as show:
             try:
-                runner.run(names)
+                PipelineRunner(found, stop, show).run(names)
+                _reproduce(found, to_reproduce(found), stop, show)
             finally:
                 report = write_report(found)
         print_state(found, console)
         console.print(f"report: {report}", soft_wrap=True, highlight=False)
+
+
+def reproduce_stages(folder: Path, names: tuple[str, ...]) -> bool:
+    """Do stages again from their folders, print the findings; return False if any differs.
+
+    Without names, do all finished stages.
+
+    Raises:
+        NotFound: a name is not a stage that is done.
+    """
+    found, stop, console = stored_pipeline(folder), Stop(), Console()
+    done = [name for name, one in found.stages.items() if _is_done(one)]
+    for name in names:
+        if name not in done:
+            raise NotFound(f"no stage {name!r} is done; done are {', '.join(done) or 'none'}")
+    with held(folder):
+        stop.listen()
+        with shown_progress(console) as show:
+            results = _reproduce(found, list(names) or done, stop, show)
+        write_report(found)
+    for name, one in results.items():
+        console.print(f"{name}: {one.verdict}: {one.reason}", soft_wrap=True, highlight=False)
+    stop.check()
+    return all(one.verdict != "FAIL" for one in results.values())
+
+
+def to_reproduce(pipeline: Pipeline) -> list[str]:
+    """Return the finished stages for levels to reproduce, without those already tried."""
+    asked = {
+        one.reproduce
+        for conditions in pipeline.config.levels.values()
+        for one in conditions
+        if one.reproduce is not None
+    }
+    return [
+        name
+        for name, one in pipeline.stages.items()
+        if name in asked and _is_done(one) and stored_reproduction(one.folder) is None
+    ]
+
+
+def _reproduce(
+    pipeline: Pipeline, names: list[str], stop: Stop, show: Callable[[str, str], None]
+) -> dict[str, ReproductionRecord]:
+    found: dict[str, ReproductionRecord] = {}
+    for name in names:
+        if stop.asked:
+            break
+        one = pipeline.stages[name]
+        again = Reproduction(pipeline.places, stop, partial(show, name))
+        found[name] = again.check(one.stage, one.folder)
+    return found
+
+
+def _is_done(one: PlannedStage) -> bool:
+    return one.record is not None and one.record.state == "done"
 
 
 def stored_pipeline(folder: Path) -> Pipeline:
@@ -69,6 +141,7 @@ def stored_pipeline(folder: Path) -> Pipeline:
     Raises:
         NotFound: the folder has none.
     """
+    folder = folder.resolve()
     try:
         stored = json.loads((folder / _STORED).read_bytes())
         config = parse_config(PipelineConfig, stored["config"], source=str(folder / _STORED))

@@ -10,9 +10,17 @@ from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.runs.run_folder import RunFolder, append_line
 from assay_shared.types.wire import Wire
 from assay_trainer.pipelines.child import last_line, run_command
-from assay_trainer.pipelines.gates import decide, told_value
+from assay_trainer.pipelines.diagnosis.failures import why_it_failed
+from assay_trainer.pipelines.diagnosis.results import what_results_say
+from assay_trainer.pipelines.gating.gates import decide, told_value
 from assay_trainer.pipelines.ledger import Forecast, costs_of, earlier_records, forecast, rate
-from assay_trainer.pipelines.pipeline_config import AnyStage, EvaluateStage, PipelineConfig
+from assay_trainer.pipelines.levels.levels import StageResult
+from assay_trainer.pipelines.levels.outputs import record_outputs
+from assay_trainer.pipelines.levels.reproduction import stored_reproduction
+from assay_trainer.pipelines.pipeline_config import PipelineConfig
+from assay_trainer.pipelines.placeholders import SERVER
+from assay_trainer.pipelines.serving import server_of
+from assay_trainer.pipelines.smoke import smoke_commands, smoke_passed
 from assay_trainer.pipelines.stage_command import StagePlaces, input_files, is_finished, prepare
 from assay_trainer.pipelines.stage_folder import (
     CommandAttempt,
@@ -21,10 +29,16 @@ from assay_trainer.pipelines.stage_folder import (
     StageRecord,
     digest_of,
 )
+from assay_trainer.pipelines.stage_kinds import AnyStage, ReportStage
 from assay_trainer.stop import Stop, Stopped
 
 _HOUR_S = 3600.0
 _OVERRULED = "overruled.jsonl"
+#: What a stage may cost, and what its gates ask, changes no result.
+_NO_INPUTS = {
+    *("after", "gates", "expected_minutes", "gpus", "skip_when_short"),
+    *("allow_no_change", "smoke_steps"),
+}
 
 
 class StageFailed(AssayError):
@@ -74,13 +88,10 @@ class Pipeline:
         found = cls(folder, file, config)
         folders: dict[str, StageFolder] = {}
         for name, stage in config.stages.items():
-            places = StagePlaces(file.parent, folders)
-            needed = [folders[other].inputs for other in stage.named()]
-            # What a stage may cost, and what its gates ask, changes no result.
-            told = stage.model_dump(
-                mode="json",
-                exclude={"gates", "expected_minutes", "gpus", "skip_when_short", "after"},
-            )
+            places = StagePlaces(file.parent, folders, folder)
+            needed = [folders[other].inputs for other in config.needs(name)]
+            # Without defaults: a later version with more fields does not do all stages again.
+            told = stage.model_dump(mode="json", exclude=_NO_INPUTS, exclude_defaults=True)
             inputs = digest_of([told, needed], input_files(stage, places))
             folders[name] = StageFolder(folder, name, inputs)
             record = folders[name].record()
@@ -90,7 +101,8 @@ class Pipeline:
 
     @property
     def places(self) -> StagePlaces:
-        return StagePlaces(self.file.parent, {n: one.folder for n, one in self.stages.items()})
+        folders = {name: one.folder for name, one in self.stages.items()}
+        return StagePlaces(self.file.parent, folders, self.folder)
 
     def spent(self) -> float:
         """Return the money spent so far, on stages that are not done and on earlier inputs too."""
@@ -98,9 +110,18 @@ class Pipeline:
         for one in self.stages.values():
             records = earlier_records(self.folder, one.name)
             total += sum(record.costs.money for record in records)
-            if one.record is None:
-                total += one.folder.seconds() / _HOUR_S * rate(one.stage, self.config)
+            seconds = one.folder.seconds() if one.record is None else 0.0
+            again = stored_reproduction(one.folder)
+            seconds += 0.0 if again is None else again.seconds
+            total += seconds / _HOUR_S * rate(one.stage, self.config)
         return total
+
+    def results(self) -> dict[str, StageResult]:
+        """Return what conditions of levels see of each stage."""
+        return {
+            name: StageResult(one.stage, one.folder, one.record)
+            for name, one in self.stages.items()
+        }
 
     def overrules(self) -> list[Overruled]:
         """Return the stages whose gates a person has overruled."""
@@ -151,9 +172,11 @@ class PipelineRunner:
             self._pass_gates(planned, planned.record)
 
     def _do(self, planned: PlannedStage) -> StageRecord:
-        needed = {name: self._pipeline.stages[name].record for name in planned.stage.named()}
+        names = self._pipeline.config.needs(planned.name)
+        needed = {name: self._pipeline.stages[name].record for name in names}
         for name, record in needed.items():
-            if record is not None and record.state == "skipped":
+            is_left_out = record is not None and record.state == "skipped"
+            if is_left_out and not isinstance(planned.stage, ReportStage):
                 return self._skip(planned, f"{name} was left out")
         for name, record in needed.items():
             if record is None:
@@ -164,23 +187,37 @@ class PipelineRunner:
                 return self._skip(planned, "the budget does not allow its expected cost")
             raise self._too_dear(planned, left)
         if not is_finished(planned.stage, planned.folder):
-            price = rate(planned.stage, self._pipeline.config)
-            self._run_command(planned, None if left is None else left / price * _HOUR_S)
+            self._run_commands(planned, left)
         return self._finish(planned)
 
-    def _run_command(self, planned: PlannedStage, limit_s: float | None) -> None:
+    def _run_commands(self, planned: PlannedStage, left: float | None) -> None:
+        """Run a stage's commands one after another; `left` is the money that they may cost."""
+        stage, folder, places = planned.stage, planned.folder, self._pipeline.places
+        ends = None
+        if left is not None:
+            price = rate(stage, self._pipeline.config)
+            ends = time.monotonic() + left / price * _HOUR_S
+        short = smoke_commands(stage, folder, places)
+        for words in short:
+            self._run_command(planned, words, ends)
+        if short:
+            smoke_passed(stage, folder)
+        words = prepare(stage, folder, places)
+        with server_of(stage, folder, places) as address:
+            self._run_command(planned, [one.replace(SERVER, address) for one in words], ends)
+
+    def _run_command(self, planned: PlannedStage, words: list[str], ends: float | None) -> None:
         folder = planned.folder
         folder.close_killed()
         attempt = CommandAttempt(started=time.time())
         folder.add_attempt(attempt)
-        words = prepare(planned.stage, folder, self._pipeline.places)
         self._log.record("stage_started", stage=planned.name, words=[*words])
         code, is_late = run_command(
             words,
             folder.log,
             folder.running,
             self._stop,
-            limit_s=limit_s,
+            limit_s=None if ends is None else max(0.0, ends - time.monotonic()),
             on_line=lambda line: self._on_line(planned.name, line),
         )
         ended = attempt.model_copy(update={"ended": time.time(), "exit_code": code})
@@ -193,9 +230,10 @@ class PipelineRunner:
             )
         if code != 0:
             self._log.record("stage_failed", stage=planned.name, exit_code=code)
+            advice = "; ".join((*why_it_failed(folder, code), f"its output is in {folder.log}"))
             raise StageFailed(
                 f"{planned.name} ended with exit code {code}: {last_line(folder.log)[:400]}",
-                hint=f"its output is in {folder.log}; the same command tries it again",
+                hint=f"{advice}; the same command tries it again",
             )
 
     def _finish(self, planned: PlannedStage) -> StageRecord:
@@ -208,6 +246,7 @@ class PipelineRunner:
             costs=costs_of(stage, folder, self._pipeline.config),
             gates=_gates(planned),
         )
+        record_outputs(folder)
         folder.write(record)
         # The kind of the event stands in its place.
         self._log.record("stage_finished", **record.model_dump(mode="json", exclude={"kind"}))
@@ -230,7 +269,8 @@ class PipelineRunner:
         overruled = {(one.stage, one.inputs) for one in self._pipeline.overrules()}
         if stopping and (planned.name, planned.folder.inputs) not in overruled:
             self._log.record("gate_stopped", stage=planned.name)
-            raise GateStopped(_told(planned.name, stopping[0]), hint=_hint(stopping[0]))
+            said = what_results_say(planned.stage, planned.folder)
+            raise GateStopped(_told(planned.name, stopping[0]), hint=_hint(stopping[0], said))
 
     def _too_dear(self, planned: PlannedStage, left: float) -> BudgetExceeded:
         assert self._pipeline.config.budget is not None
@@ -250,6 +290,8 @@ class PipelineRunner:
 
 def _decided_again(planned: PlannedStage, record: StageRecord) -> StageRecord:
     """Return the record with the verdicts of the gates that the file has now, and keep it."""
+    if record.state == "skipped":
+        return record
     gates = _gates(planned)
     if gates == record.gates:
         return record
@@ -259,9 +301,7 @@ def _decided_again(planned: PlannedStage, record: StageRecord) -> StageRecord:
 
 
 def _gates(planned: PlannedStage) -> tuple[GateResult, ...]:
-    if not isinstance(planned.stage, EvaluateStage):
-        return ()
-    return tuple(decide(planned.stage, planned.folder.output))
+    return tuple(decide(planned.stage, planned.folder))
 
 
 def _stops(gates: tuple[GateResult, ...]) -> list[GateResult]:
@@ -269,13 +309,14 @@ def _stops(gates: tuple[GateResult, ...]) -> list[GateResult]:
 
 
 def _told(name: str, gate: GateResult) -> str:
+    of = f" of {gate.set}" if gate.set else ""
     return (
-        f"gate of {name}: {gate.metric} of {gate.set} is to be {gate.bound}: "
+        f"gate of {name}: {gate.metric}{of} is to be {gate.bound}: "
         f"{told_value(gate)}: {gate.verdict}"
     )
 
 
-def _hint(gate: GateResult) -> str:
+def _hint(gate: GateResult, said: list[str]) -> str:
     more = "" if gate.tasks_to_decide is None else f"{gate.tasks_to_decide} tasks would decide; "
-    action = f"{gate.action}; " if gate.action else ""
+    action = "".join(f"{one}; " for one in (gate.action, *said) if one)
     return f"{more}{action}`assay pipeline overrule` continues all the same, with a reason"

@@ -1,4 +1,4 @@
-"""The folder of a stage: what was done, and what it cost."""
+"""The folder of a stage: its work and its costs."""
 
 import hashlib
 import json
@@ -27,17 +27,21 @@ class GateResult(Wire):
     metric: str
     bound: str
     value: float | None
+    #: A count, or another number without an interval.
+    is_exact: bool = False
+    #: A check of every stage of its kind.
+    is_built_in: bool = False
     low: float | None = None
     high: float | None = None
     verdict: Verdict
-    #: Tasks that would decide, if value and spread stay as they are; null if none would.
+    #: Tasks to decide, if value and spread stay as they are; null if no number would.
     tasks_to_decide: int | None = None
     follows: Literal["stop", "continue"]
     action: str = ""
 
 
 class CommandAttempt(Wire):
-    """A start of a stage's command; one that was killed has no end."""
+    """A start of a stage's command; without an end if it was killed."""
 
     started: float
     ended: float | None = None
@@ -45,7 +49,7 @@ class CommandAttempt(Wire):
 
 
 class StageCosts(Wire):
-    """What a stage cost, all attempts together."""
+    """The costs of a stage, all attempts together."""
 
     seconds: float = 0.0
     gpu_hours: float = 0.0
@@ -55,11 +59,11 @@ class StageCosts(Wire):
 
 
 class StageRecord(Wire):
-    """stage.json of a stage whose command has ended well."""
+    """stage.json of a stage, once its command has ended well."""
 
     name: str
     kind: str
-    #: SHA-256 of the stage, its files, and the same of the stages that it needs.
+    #: SHA-256 of the stage, its files, and the same of the stages it needs.
     inputs: str
     state: Literal["done", "skipped"] = "done"
     reason: str = ""
@@ -79,8 +83,16 @@ class StageFolder:
         #: Locked by the stage's command, and touched while it is watched.
         self.running = self.path / ".running"
 
+    def beside(self, place: str) -> "StageFolder":
+        """Return a folder within this one, to do the stage again without touching its results."""
+        found = StageFolder(self.path, self.name, self.inputs)
+        found.path = self.path / place
+        found.output, found.log = found.path / "output", found.path / "log.txt"
+        found.running = found.path / ".running"
+        return found
+
     def record(self) -> StageRecord | None:
-        """Return the record of a stage that is done; None of one that is not.
+        """Return the record of a stage; None before it is done.
 
         Raises:
             DatasetError: stage.json is not as it was written.
@@ -100,7 +112,7 @@ class StageFolder:
         append_line(self.path / _ATTEMPTS, attempt.model_dump_json())
 
     def attempts(self) -> list[CommandAttempt]:
-        """Return the attempts; one that was killed counts until it was last seen."""
+        """Return the attempts; a killed attempt counts until it was last seen."""
         file = self.path / _ATTEMPTS
         if not file.exists():
             return []
@@ -114,7 +126,7 @@ class StageFolder:
         return sum((one.ended or one.started) - one.started for one in self.attempts())
 
     def close_killed(self) -> None:
-        """Write the end of an attempt that was killed, before another one begins."""
+        """Write the end of a killed attempt, before another begins."""
         for one in self.attempts():
             if one.exit_code is None:
                 self.add_attempt(one)

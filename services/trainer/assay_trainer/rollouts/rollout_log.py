@@ -1,9 +1,10 @@
-"""rollouts.jsonl: every trained group, and a mark on superseded groups.
+"""rollouts.jsonl: every trained group; discarded.jsonl: every other group, with the reason.
 
 A run resumed from a checkpoint repeats the later steps. The groups of the first attempt stay in
-the file, marked as superseded.
+the files, marked as superseded.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import chain
@@ -17,6 +18,8 @@ from assay_shared.types import ScoredGroup
 
 #: Rollouts that were set aside; what is older is gone.
 OLDER = "rollouts.older.jsonl"
+#: Groups that were not trained on, and the older ones of them.
+DISCARDED, DISCARDED_OLDER = "discarded.jsonl", "discarded.older.jsonl"
 # The two have one length, so that a line is marked in its place.
 _LIVES, _SUPERSEDED = b'"superseded":false,', b'"superseded":true ,'
 _HEAD = re.compile(rb'\{"step":(\d+),("superseded":(?:false|true ),)')
@@ -31,16 +34,43 @@ class TrainedGroup(ScoredGroup):
     superseded: bool = False
 
 
+class DiscardedGroup(TrainedGroup):
+    """A line of discarded.jsonl: a group collected for `step` that was not trained on."""
+
+    #: A value of `DiscardReason`.
+    reason: str
+
+
 def append_rollout(path: Path, scored: ScoredGroup, step: int, max_bytes: int) -> None:
     """Add a group. At half of `max_bytes` the groups are set aside, and the older ones go."""
     line = f'{{"step":{step},{_LIVES.decode()}{scored.model_dump_json()[1:]}'
+    _append(path, path.with_name(OLDER), line, max_bytes)
+
+
+def append_discarded(
+    rollouts: Path, scored: ScoredGroup, step: int, reason: str, max_bytes: int
+) -> None:
+    """Add a group to discarded.jsonl next to `rollouts`, with the limit of `append_rollout`."""
+    content = scored.model_dump_json()[1:]
+    line = f'{{"step":{step},{_LIVES.decode()}"reason":{json.dumps(reason)},{content}'
+    path = rollouts.with_name(DISCARDED)
+    _append(path, rollouts.with_name(DISCARDED_OLDER), line, max_bytes)
+
+
+def _append(path: Path, older: Path, line: str, max_bytes: int) -> None:
     if path.exists() and path.stat().st_size + len(line) > max_bytes // 2:
-        path.replace(path.with_name(OLDER))
+        path.replace(older)
     append_line(path, line)
 
 
 def mark_superseded(path: Path, after_step: int) -> int:
-    """Mark the groups of all steps after `after_step`; returns how many were marked now."""
+    """Mark the groups of all steps after `after_step`, discarded groups too.
+
+    Returns how many groups of `path` and its older file were marked now.
+    """
+    for name in (DISCARDED_OLDER, DISCARDED):
+        if path.with_name(name).exists():
+            _mark(path.with_name(name), after_step)
     return sum(_mark(file, after_step) for file in (path.with_name(OLDER), path) if file.exists())
 
 

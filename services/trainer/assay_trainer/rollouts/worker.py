@@ -94,6 +94,7 @@ async def run_group(
         worker=worker,
         generate_time_s=generated - started,
         score_time_s=time.monotonic() - generated,
+        costs=response.components,
     )
 
 

@@ -1,23 +1,22 @@
-"""The trainer over HTTP: runs, their events, and a dashboard."""
+"""The trainer over HTTP: runs, their events, and the pages of the run browser."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import FastAPI, Header
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from pydantic import JsonValue
 
 from assay_shared.clients.trainer import RunInfo, RunRequest
-from assay_shared.runtime.gpus import num_gpus
+from assay_shared.runtime.gpus import num_gpus, require_gpu
 from assay_shared.service import audit
 from assay_shared.service.app import create_service
 from assay_shared.service.auth import needs
 from assay_shared.service.bodies.route import put_first, up_to, use_json_routes
-from assay_shared.service.browsers import content_policy
 from assay_shared.settings.api_keys import Scope
+from assay_trainer.browser.api.routes import add_pages
 from assay_trainer.service.queue_metrics import MeshMetrics, free_bytes
 from assay_trainer.service.run_metrics import RunMetrics
 from assay_trainer.service.runs import Runs
@@ -25,11 +24,18 @@ from assay_trainer.settings import TrainerSettings
 
 #: Of the content of a run file.
 _RUN_FILE_BYTES = 2**20
-_DASHBOARD = Path(__file__).parent / "dashboard.html"
+#: Below the folder of runs: the index files of the run browser.
+_INDEXES = ".browser"
 
 
 def create_app(settings: TrainerSettings) -> FastAPI:
-    """Return the service; its runs are in `settings.runs`."""
+    """Return the service; its runs are in `settings.runs`.
+
+    Raises:
+        Conflict: the service needs a GPU, and none is here.
+    """
+    if settings.needs_gpu:
+        require_gpu()
     runs = Runs(
         settings.runs,
         settings.shutdown_grace_s,
@@ -43,6 +49,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
         async with watch.watching(), runs.starting():
             yield
         runs.close()
+        pages.close()
         await large_bodies.close()
 
     def health() -> dict[str, JsonValue]:
@@ -58,14 +65,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     registry.register(RunMetrics(runs))
     watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)
     _add_runs(app, runs)
-    page = _DASHBOARD.read_text()
-    headers = {"content-security-policy": content_policy(page), "cache-control": "no-store"}
-
-    @app.get("/", include_in_schema=False, openapi_extra=needs(Scope.TRAINER_READ))
-    async def dashboard() -> HTMLResponse:
-        """Return a page to follow the runs."""
-        return HTMLResponse(page, headers=headers)
-
+    pages = add_pages(app, runs, settings.runs / _INDEXES)
     put_first(app)
     return app
 

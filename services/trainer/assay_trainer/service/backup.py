@@ -29,7 +29,12 @@ _MANIFEST = "backup.json"
 _REDIS = "redis.jsonl"
 _KEYS = "assay:*"
 #: They are of processes that will not be there, or of no use elsewhere.
-_PASSING = (b"assay:lease:", b"assay:judge:limits:", b"assay:dead_letters")
+_PASSING = (
+    b"assay:lease:",
+    b"assay:judge:limits:",
+    b"assay:executor:limits:",
+    b"assay:dead_letters",
+)
 _TIMEOUT_S = 30
 _ATTEMPTS = 5
 

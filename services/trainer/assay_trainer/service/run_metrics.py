@@ -168,6 +168,7 @@ class RunMetrics(Collector):
             tail.read_on()
         yield from self._last()
         yield self._curriculum_stage()
+        yield self._measures()
         yield from self._given_rows()
         yield from self._mismatch()
         yield from self._sums()
@@ -191,6 +192,14 @@ class RunMetrics(Collector):
         for name, tail in self._tails.items():
             if tail.step is not None and tail.step.curriculum_stage is not None:
                 family.add_metric([name, tail.step.curriculum_stage], 1)
+        return family
+
+    def _measures(self) -> Metric:
+        text = "Mean of a number that verifiers noted of samples, last step."
+        family = GaugeMetricFamily("assay_trainer_measure", text, labels=["run", "measure"])
+        for name, tail in self._tails.items():
+            for measure, value in (tail.step.measures if tail.step else {}).items():
+                family.add_metric([name, measure], value)
         return family
 
     def _given_rows(self) -> Iterable[Metric]:

@@ -26,6 +26,12 @@ from assay_trainer.curriculum.winner import with_winner
 from assay_trainer.endings import lost_message
 from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.service.event_stream import EventStreams, check_position
+from assay_trainer.service.interrupted import (
+    find_interrupted,
+    forget_started,
+    may_resume,
+    note_started,
+)
 from assay_trainer.service.record import create_run
 
 _log = logging.getLogger(__name__)
@@ -63,6 +69,8 @@ class Runs:
         self._waiting: builtins.list[str] = []
         #: Runs that were asked to stop: a second signal would end one without its checkpoint.
         self._stopping: set[str] = set()
+        #: Runs of the last service whose processes have not ended yet.
+        self._orphans: builtins.list[str] = []
 
     def start(self, request: RunRequest) -> RunInfo:
         """Create a run's folder, and start its process or put it in the queue.
@@ -77,6 +85,7 @@ class Runs:
         check_run_name(request.name)
         self._check_room()
         create_run(self._folder / request.name, config)
+        note_started(self._folder / request.name)
         return self._enqueue(request.name)
 
     def list(self) -> list[RunInfo]:
@@ -135,6 +144,7 @@ class Runs:
             Conflict: it belongs to a process not started by this service.
         """
         self._open(name)
+        forget_started(self._folder / name)
         if name in self._waiting:
             self._leave_queue(name)
         elif self._has_process(name):
@@ -170,6 +180,7 @@ class Runs:
         if folder.read_status_or_damage().state == "finished":
             raise Conflict(f"run {name} is finished")
         self._check_room()
+        note_started(folder.path)
         return self._enqueue(name)
 
     def _refuse_if_owned(self, name: str) -> None:
@@ -213,7 +224,7 @@ class Runs:
         wait_or_kill(list(self._processes.values()), left_s)
 
     def resume_stopped(self) -> None:
-        """Resume the runs stopped or left in the queue at the end of the last service."""
+        """Resume the runs stopped, left in the queue or lost at the end of the last service."""
         marks = self._folder.glob(f"*/{_RESUME}")
         for mark in sorted(marks, key=lambda mark: mark.read_bytes()):
             mark.unlink()
@@ -226,6 +237,30 @@ class Runs:
             if status.state != "finished" and run_lock.owner_of(mark.parent) is None:
                 _log.info("resuming run %s: the end of the last service stopped it", name)
                 self._enqueue(name)
+        self._orphans = [name for name in find_interrupted(self._folder) if not self._is_ours(name)]
+        self._resume_orphans()
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._waiting or self._has_process(name)
+
+    def _resume_orphans(self) -> None:
+        """Resume the runs of the last service that no process holds any more."""
+        for name in tuple(self._orphans):
+            folder = RunFolder(self._folder / name)
+            if run_lock.owner_of(folder.path) is not None:
+                continue
+            self._orphans.remove(name)
+            status = folder.read_status_or_damage()
+            if self._is_ours(name) or name not in find_interrupted(self._folder):
+                continue  # somebody resumed it, or stopped it, or it came to its end
+            if status.state == "queued" or may_resume(folder):
+                _log.info("resuming run %s: the last service ended before it", name)
+                self._enqueue(name)
+            else:
+                message = "its machine failed several times before a new checkpoint; resume it"
+                folder.write_status(
+                    status.model_copy(update={"state": "failed", "message": message})
+                )
 
     @asynccontextmanager
     async def starting(self) -> AsyncIterator[None]:
@@ -246,6 +281,7 @@ class Runs:
 
     def start_next(self) -> None:
         """Start waiting runs, as far as there is room."""
+        self._resume_orphans()
         while self._waiting and self._stop_by is None and len(self.running()) < self._max_running:
             name = self._waiting.pop(0)
             try:

@@ -174,6 +174,8 @@ def _steps_table(steps: Sequence[events.StepEvent]) -> Table:
         "groups/s", _number(last.groups_per_s), _sparkline([s.groups_per_s for s in steps])
     )
     table.add_row("tokens/s", f"{last.tokens_per_s:.0f}", f"MFU {_share(last.mfu)}")
+    if last.memory_bytes is not None:
+        table.add_row("GPU memory", f"{last.memory_bytes / 2**30:.1f}", "GiB, the most so far")
     table.add_row("staleness", _number(last.staleness_mean), f"weights version {last.version}")
     table.add_row("mismatch", _mismatch(last), "nats a token, inference and trainer, same weights")
     refused = Counter[str]()
@@ -182,6 +184,8 @@ def _steps_table(steps: Sequence[events.StepEvent]) -> Table:
     if refused:
         table.add_row("refused", str(refused.total()), _named(refused))
     table.add_row("failures", str(num_failures), "samples left out, none of them scored 0")
+    if last.measures:
+        table.add_row("noted", "", _noted(last.measures))
     if last.curriculum_stage is not None:
         table.add_row("stage", "", last.curriculum_stage)
     table.add_row("meters", "", _meters(last) or "all at rest")
@@ -293,6 +297,11 @@ def _meters(step: events.StepEvent) -> str:
 
 def _named(refused: Mapping[str, int]) -> str:
     return ", ".join(f"{reason.replace('_', ' ')}: {number}" for reason, number in refused.items())
+
+
+def _noted(measures: Mapping[str, float]) -> str:
+    """Return the numbers that verifiers noted of samples; zeros are left out."""
+    return ", ".join(f"{name} {value:.3g}" for name, value in measures.items() if value)
 
 
 def _sparkline(values: Sequence[float | None]) -> Text:

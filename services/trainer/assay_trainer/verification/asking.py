@@ -6,6 +6,7 @@ from pathlib import Path
 
 from assay_shared.clients import InferenceClient, RetryBudget
 from assay_shared.errors import Conflict, DatasetError, InvalidInput
+from assay_shared.interfaces import Generator
 from assay_shared.runs.run_folder import append_line
 from assay_shared.runtime.gather import gather
 from assay_shared.settings.environment import ServiceSettings
@@ -69,16 +70,20 @@ async def ask_missing(
 
         async def ask(probe: ChannelProbe) -> None:
             async with room:
-                reply = await _reply(client, probe, version)
+                reply = await reply_to(client, probe, version)
             append_line(output / _REPLIES, reply.model_dump_json())
             on_reply()
 
         await gather(map(ask, missing))
 
 
-async def _reply(
-    client: InferenceClient, probe: ChannelProbe, version: PolicyVersion
-) -> ProbeReply:
+async def reply_to(client: Generator, probe: ChannelProbe, version: PolicyVersion) -> ProbeReply:
+    """Return the reply of an engine to an input.
+
+    Raises:
+        Conflict: the service has begun to serve another policy.
+        AssayError: something is down.
+    """
     try:
         found = await client.generate(probe.request)
     except InvalidInput as error:

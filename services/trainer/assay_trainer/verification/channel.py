@@ -32,6 +32,10 @@ class ChannelFinding(Wire):
     #: The first position where the input differs from the tokenizer's ids; null if it does not.
     differs_at: int | None
 
+    @property
+    def is_unclean(self) -> bool:
+        return bool(self.num_control_tokens) or self.differs_at is not None
+
 
 class PlantedControl(Wire):
     """Inputs with something planted, and how many of them the check found."""
@@ -63,8 +67,8 @@ def judge_channel(
     """Return the verdict over the whole of each input."""
     raw = [one for one in probes if one.form is ProbeForm.RAW]
     sent = [(one, replies[one.key].prompt_ids) for one in raw if replies[one.key].refused is None]
-    found = [_finding(one, ids, tokens) for one, ids in sent]
-    unclean = [one for one in found if _is_unclean(one)]
+    found = [find_unclean(one.prompt, ids, tokens) for one, ids in sent]
+    unclean = [one for one in found if one.is_unclean]
     controls = tuple(
         _control(form, probes, replies, tokens)
         for form in ProbeForm
@@ -84,22 +88,19 @@ def judge_channel(
     )
 
 
-def _finding(probe: ChannelProbe, ids: Sequence[int], tokens: ModelTokens) -> ChannelFinding:
+def find_unclean(prompt: str, ids: Sequence[int], tokens: ModelTokens) -> ChannelFinding:
+    """Return what the ids of a raw prompt have that its text does not, if anything."""
     places = tokens.positions_of_control(ids)
     return ChannelFinding(
-        prompt=probe.prompt,
+        prompt=prompt,
         num_tokens=len(ids),
         control_tokens=tuple(
             ControlToken(position=place, id=ids[place], token=tokens.control[ids[place]])
             for place in places[:_MAX_TOKENS_TOLD]
         ),
         num_control_tokens=len(places),
-        differs_at=_first_difference(ids, tokens.own_ids(probe.prompt)),
+        differs_at=_first_difference(ids, tokens.own_ids(prompt)),
     )
-
-
-def _is_unclean(finding: ChannelFinding) -> bool:
-    return bool(finding.num_control_tokens) or finding.differs_at is not None
 
 
 def _control(
@@ -110,13 +111,13 @@ def _control(
 ) -> PlantedControl:
     """Return what was found; a planted token has to be found as a token."""
     of_form = [one for one in probes if one.form is form and replies[one.key].refused is None]
-    found = [_finding(one, replies[one.key].prompt_ids, tokens) for one in of_form]
+    found = [find_unclean(one.prompt, replies[one.key].prompt_ids, tokens) for one in of_form]
     by_tokens = sum(bool(one.num_control_tokens) for one in found)
     plants_tokens = form not in (ProbeForm.TEMPLATE, ProbeForm.TEXT)
     return PlantedControl(
         form=form,
         num_sent=len(found),
-        num_found=by_tokens if plants_tokens else sum(map(_is_unclean, found)),
+        num_found=by_tokens if plants_tokens else sum(one.is_unclean for one in found),
         num_by_tokens=by_tokens,
         num_by_difference=sum(one.differs_at is not None for one in found),
     )

@@ -12,7 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from assay_shared.errors import Conflict, InvalidInput
+from assay_shared.errors import Conflict
+from assay_shared.runs.own_folder import check_own_folder
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.runs.run_lock import held
 from assay_shared.settings.environment import ServiceSettings
@@ -67,7 +68,12 @@ def verify_policy(order: VerifyOrder, settings: ServiceSettings, console: Consol
     """
     given = read_raw_prompts(order.prompts)
     (place,) = find_policies(order.policy, None)
-    _check_output(order.output)
+    check_own_folder(
+        order.output,
+        _INPUTS,
+        "is not a verification",
+        "name a new or an empty folder, or that of a verification to resume",
+    )
     order.output.mkdir(parents=True, exist_ok=True)
     with held(order.output), tempfile.TemporaryDirectory(prefix="assay-policy-") as scratch:
         folder = servable_folder(place, Path(scratch))
@@ -86,19 +92,6 @@ def verify_policy(order: VerifyOrder, settings: ServiceSettings, console: Consol
     report = write_verification(found, order.output)
     print_verification(found, report, console)
     return found.channel.verdict == "CLEAN"
-
-
-def _check_output(output: Path) -> None:
-    if output.exists() and not output.is_dir():
-        raise InvalidInput(f"{output} is a file", field="--output", hint="name a new folder")
-    names = [one.name for one in output.iterdir()] if output.is_dir() else []
-    others = [name for name in names if not name.startswith(".")]
-    if others and _INPUTS not in others:
-        raise InvalidInput(
-            f"{output} has {min(others)}, and is not a verification",
-            field="--output",
-            hint="name a new or an empty folder, or that of a verification to resume",
-        )
 
 
 def _begin(output: Path, policy: EvaluatedPolicy, probes: Sequence[ChannelProbe]) -> None:

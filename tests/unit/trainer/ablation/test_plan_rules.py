@@ -52,6 +52,11 @@ def goal(arm: str | None, against: str | None, **bound: float) -> dict[str, Any]
             "evaluation.metrics",
             "pass@4 needs 4 samples of a task, and samples_per_task is 2",
         ),
+        (
+            {"evaluation": {"metrics": ["pass@1"], "curve_every": 5}},
+            "evaluation.curve_every",
+            "held_out has rows for tests alone",
+        ),
         ({"goals": [goal("kl", "kl", at_least=0.0)]}, "goals.0.against", "with itself"),
         (
             {"goals": [goal("kl", None, at_least=0.02), goal("kl", None, at_most=0.01)]},

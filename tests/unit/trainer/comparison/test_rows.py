@@ -314,6 +314,7 @@ def arm_of(name: str, rng: np.random.Generator, abilities: np.ndarray) -> Compar
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_policy_against_itself_is_inconclusive() -> None:
     """In 181 of 200 trials at least, over all rows of the report together."""

@@ -172,6 +172,7 @@ def test_a_published_benchmark_of_models_is_imported(data_folder: Path, tmp_path
     assert all(one.environment is not None for one in tasks)
 
 
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_texts(tmp_path: Path) -> None:
     """Rows of 30 kB: twice as many take less than a tenth of their size more."""
     peaks = []

@@ -22,7 +22,15 @@ _NONE = dict.fromkeys(
         *("places", "sets", "output", "steps", "server", "model", "answers", "protocol"),
         *("protocol_file", "samples", "k", "budget_tokens", "max_tokens", "temperature", "top_p"),
         *("stop", "system", "template_argument", "prompt_format", "options", "option_score"),
-        *("seed", "limit", "qa_per_outcome", "submit"),
+        *(
+            "rounds",
+            "visible_tests",
+            "feedback_tokens",
+            "seed",
+            "limit",
+            "qa_per_outcome",
+            "submit",
+        ),
     ]
 )
 _DEFAULTS = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_shared.errors import Conflict
+from assay_shared.errors import Conflict, DatasetError
 from assay_shared.types import Role
 from assay_trainer.evaluate.sets import OpenSet, digest_of
 from assay_trainer.evaluate.store import EvaluationStore
@@ -80,3 +80,17 @@ def test_a_rubric_that_computes_something_else_now_is_refused(tmp_path: Path) ->
     with pytest.raises(Conflict, match="code.sparse is code.sparse@2 now"):
         again.add_samples("a", [sample("t1")], "code.sparse@2")
     assert again.facts("a").scorers == ("code.sparse@1", "math@7")
+
+
+def test_an_edited_file_of_tasks_is_refused(tmp_path: Path) -> None:
+    begin(tmp_path, [a_set("a", 2)]).finish()
+    tasks = tmp_path / "a" / "tasks.jsonl"
+    EvaluationFolder(tmp_path).read_set(read_facts(tmp_path))
+    tasks.write_text(tasks.read_text().replace('"role": "test"', '"role": "val"'))
+    with pytest.raises(DatasetError, match="was edited after the evaluation") as refused:
+        EvaluationFolder(tmp_path).read_set(read_facts(tmp_path))
+    assert refused.value.field == "sets.a.stored_digest"
+
+
+def read_facts(path: Path) -> EvaluatedSet:
+    return EvaluationFolder(path).read_record().sets[0]

@@ -1,8 +1,15 @@
 """Requests of an evaluation, and its samples of the measured weights."""
 
-from assay_shared.types import GroupRequest, PolicyVersion, ScoredGroup
+from assay_shared.types import GroupRequest, PolicyVersion, ScoredGroup, Status
 from assay_trainer.config import EvaluationConfig
-from assay_trainer.evaluation.evaluator import Evaluator, only_of
+from assay_trainer.evaluation.evaluator import (
+    EvaluationSample,
+    Evaluator,
+    TaskEvaluation,
+    TaskResult,
+    measured_differences,
+    only_of,
+)
 from assay_trainer.rollouts.set_aside import SetAside
 from tests.support.fakes import POLICY, make_scored_group, make_task
 
@@ -34,11 +41,8 @@ class Rollouts:
         return [make_scored_group(one.key, 1.0, task=one.task) for one in asked]
 
 
-def test_samples_end_at_the_run_files_texts() -> None:
-    rollouts = Rollouts()
-    stop = ("\ndef ", "\nclass ")
-    config = EvaluationConfig(samples_per_task=1, k=(1,), stop=stop, max_tokens=99)
-    evaluator = Evaluator(
+def evaluator_of(rollouts: Rollouts, config: EvaluationConfig) -> Evaluator:
+    return Evaluator(
         rollouts,  # type: ignore[arg-type]  # a stand-in of the same shape
         config,
         run="r",
@@ -47,7 +51,53 @@ def test_samples_end_at_the_run_files_texts() -> None:
         on_progress=lambda done, of: None,
         while_waiting=lambda: None,
     )
+
+
+def test_samples_end_at_the_run_files_texts() -> None:
+    rollouts = Rollouts()
+    stop = ("\ndef ", "\nclass ")
+    config = EvaluationConfig(samples_per_task=1, k=(1,), stop=stop, max_tokens=99)
+    evaluator = evaluator_of(rollouts, config)
     found = evaluator.evaluate("before", [make_task("a"), make_task("b")], POLICY)
     assert len(found.results) == 2
     assert {one.sampling.stop for one in rollouts.sent} == {stop}
     assert {one.sampling.max_tokens for one in rollouts.sent} == {99}
+
+
+def test_a_task_that_is_drawn_twice_gets_two_groups() -> None:
+    rollouts = Rollouts()
+    evaluator = evaluator_of(rollouts, EvaluationConfig(samples_per_task=1, k=(1,)))
+    drawn = [make_task("a"), make_task("b"), make_task("a")]
+    assert len(list(evaluator.play("signal-96", drawn, POLICY))) == 3
+    assert len({one.key for one in rollouts.sent}) == 3
+    assert len({one.sampling.seed for one in rollouts.sent}) == 3
+
+
+def test_noted_numbers_are_compared_over_the_tasks_of_both_evaluations() -> None:
+    """A number of an answer without a score counts too: how many answers a fallback gave."""
+
+    def evaluation(name: str, **values: tuple[float | None, float]) -> TaskEvaluation:
+        results = [
+            TaskResult(
+                task_id=task,
+                prompt="p",
+                tags={},
+                samples=[
+                    EvaluationSample(
+                        text="t",
+                        outcome=None if reward is None else Status.ACCEPTED,
+                        reward=reward,
+                        measures={"workflow_fallback": noted},
+                    )
+                ],
+            )
+            for task, (reward, noted) in values.items()
+        ]
+        return TaskEvaluation(name=name, policy=POLICY, confidence=0.95, results=results)
+
+    before = evaluation("before", a=(0.5, 0.0), b=(None, 1.0), c=(0.5, 0.0))
+    after = evaluation("after", a=(1.0, 0.0), b=(1.0, 0.0), d=(0.0, 1.0))
+    found = measured_differences(before, after)
+    assert found["reward"]["difference"].value == 0.5, "of a alone"
+    assert found["workflow_fallback"]["before"].value == 0.5
+    assert found["workflow_fallback"]["difference"].value == -0.5

@@ -80,6 +80,7 @@ def make_step(step: int, **changes: object) -> StepEvent:
     values |= {"step": step, "failures": {"sandbox": 2}, "outcomes": {"accepted": 3}}
     values |= {"num_groups": 4, "num_played": 6}
     values |= {"played_by_domain": {"code": 4, "<b>": 2}, "trained_by_domain": {"code": 4}}
+    values["measures"] = {"workflow_<b>": 0.5}
     values["curriculum_stage"] = "easy" if step < 3 else "<b>"
     return StepEvent.model_validate(values | {"reward": 0.5, "pass_rate": 0.25} | changes)
 
@@ -283,6 +284,7 @@ def test_the_view_shows_a_whole_run_on_a_terminal_and_as_lines(folder: RunFolder
         "pass_at": {"1": {"value": 0.4, "low": 0.3, "high": 0.5}},
         "outcomes": {},
     }
+    step = make_step(10, memory_bytes=30 * 2**30)
     events = [
         Event(time=0, kind="run_started"),
         Event(time=0, kind="stage_started", data={"stage": "sft", "num_steps": 200}),
@@ -293,7 +295,7 @@ def test_the_view_shows_a_whole_run_on_a_terminal_and_as_lines(folder: RunFolder
         Event(time=0, kind="dpo_measured", data=MEASURED),
         Event(time=0, kind="stage_finished", data={"stage": "dpo", "took_s": 1.0}),
         Event(time=0, kind="stage_started", data={"stage": "grpo", "num_steps": 10}),
-        Event(time=0, kind="step", data=make_step(10).model_dump(mode="json")),
+        Event(time=0, kind="step", data=step.model_dump(mode="json")),
         Event(time=0, kind="evaluated", data=evaluated),
         Event(time=0, kind="run_finished", data={"report": "r.md"}),
     ]
@@ -318,6 +320,8 @@ def test_the_view_shows_a_whole_run_on_a_terminal_and_as_lines(folder: RunFolder
             *METER_WORDS,
         ):
             assert word in shown, (terminal, word)
+        memory = any("GPU memory" in line and "30.0" in line for line in shown.splitlines())
+        assert memory == terminal, "a line of each step has its numbers alone"
         assert view.end is not None
         assert view.end.report == "r.md"
 

@@ -272,6 +272,30 @@ def test_where_few_groups_have_signal_more_are_in_flight() -> None:
     assert rollouts.num_in_flight <= 16
 
 
+def test_each_group_asked_for_is_back_or_in_flight() -> None:
+    """Some are too old and asked for again, some have no signal, some fail."""
+    kinds = random.Random(1)
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        kind = kinds.random()
+        if kind < 0.2:
+            return failed(request, retryable=True)
+        found = policy(1 if kind < 0.4 else served)
+        values = (1.0, 1.0) if kind < 0.6 else (1.0, 0.0)
+        return make_scored_group(request.key, *values, policy=found, task=request.task)
+
+    feed, rollouts = make_feed(play, max_failed_groups=100)
+    feed.serve(policy(1))
+    num_back = 0
+    for version in range(5, 25):
+        serve(feed, rollouts, version)
+        portion = feed.next_batch()
+        num_back += portion.num_played
+        assert portion.num_asked == num_back + portion.num_in_flight
+        assert portion.num_in_flight > 0
+    assert portion.num_asked > num_back
+
+
 def test_without_staleness_no_group_is_asked_for_that_may_not_be_needed() -> None:
     feed, rollouts = make_feed(
         lambda request, _: sampled_when_sent(request, (0.0, float("/1" in request.key))),
@@ -414,6 +438,27 @@ def test_groups_without_signal_are_replaced_up_to_the_budget() -> None:
     assert portion.reward_mean == pytest.approx(22 / 24), (
         "all scored samples count, trained on or not"
     )
+
+
+def test_each_group_that_is_not_trained_on_is_handed_over_with_its_reason() -> None:
+    kinds = iter(["flat", "old", "failed", "unscored", "signal", "flat"])
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        kind = next(kinds, "signal")
+        if kind == "failed":
+            return failed(request, retryable=True)
+        values = {"flat": (1.0, 1.0), "unscored": (None, None)}.get(kind, (1.0, 0.0))
+        found = policy(1 if kind == "old" else served)
+        return make_scored_group(request.key, *values, policy=found, task=request.task)
+
+    feed, rollouts = make_feed(play, max_staleness=0)
+    told: list[str] = []
+    feed.discard_to(lambda reason, scored: told.append(reason))
+    feed.serve(policy(1))
+    serve(feed, rollouts, 5)
+    portion = feed.next_batch()
+    assert told == ["no_signal", "too_old", "failed", "failed", "no_signal"]
+    assert (portion.num_played, portion.num_generated) == (9, 16)
 
 
 def one_in_three(request: GroupRequest, served: int) -> ScoredGroup:

@@ -9,7 +9,7 @@ from assay_shared.runs import run_lock
 from assay_shared.runs.run_folder import RunFolder, RunStatus, append_line
 from assay_trainer.learner import checkpoint, retention
 from assay_trainer.rescore.stored_answers import read_stored
-from assay_trainer.rollouts.rollout_log import append_rollout
+from assay_trainer.rollouts.rollout_log import DISCARDED, DISCARDED_OLDER, append_rollout
 from tests.support.fakes import make_scored_group
 
 
@@ -75,7 +75,8 @@ def make_run(runs: Path, name: str, state: str) -> RunFolder:
     run = RunFolder.create(runs / name)
     run.config.write_text("{}")
     run.write_status(RunStatus(state=state))
-    append_line(run.rollouts, "{}")
+    for name in (run.rollouts.name, DISCARDED, DISCARDED_OLDER):
+        append_line(run.path / name, "{}")
     for step, rate in ((1, 0.9), (2, 0.1), (3, 0.2)):
         make_checkpoint(run.checkpoints / "grpo", step, rate)
         make_checkpoint(run.checkpoints / "sft", step)
@@ -114,7 +115,9 @@ def test_pruning_leaves_what_a_resume_a_reader_and_an_engine_need(tmp_path: Path
     assert "process" in planned[1].spared_because
     prune(rollouts=True)
     assert left(finished) == ([1], [], ["v000003"], False)
+    assert [(finished.path / name).exists() for name in (DISCARDED, DISCARDED_OLDER)] == [False] * 2
     assert left(stopped)[3] is True
+    assert (stopped.path / DISCARDED).exists()
     assert left(running)[0] == [1, 3], "it says that it runs, and no process holds it"
     with pytest.raises(InvalidInput, match="keep: at least 1"):
         prune(keep=0)

@@ -79,6 +79,7 @@ def train(run: RunContext) -> tuple[RunSets, Policy]:
     return sets, run_dpo(run, sets, policy, run.config.dpo, Tiers(run))
 
 
+@pytest.mark.nightly
 def test_a_run_stopped_in_both_stages_ends_like_one_that_was_not(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     for name in ("whole", "parts"):

@@ -16,7 +16,7 @@ import yaml
 from assay_shared.errors import BudgetExceeded, Conflict, NotFound
 from assay_trainer.pipelines.operation import selected
 from assay_trainer.pipelines.pipeline_config import load_pipeline
-from assay_trainer.pipelines.pipeline_report import write_report
+from assay_trainer.pipelines.reporting.writing import write_report
 from assay_trainer.pipelines.runner import GateStopped, Pipeline, PipelineRunner, StageFailed
 from assay_trainer.stop import Stop
 
@@ -109,7 +109,7 @@ def test_the_budget_stops_before_it_is_used_up(tmp_path: Path) -> None:
     states = [one.record.state for one in done.stages.values() if one.record is not None]
     assert states == ["done", "skipped", "done", "skipped"]
     assert 0 < done.spent() < 5
-    assert "skipped: dear was left out" in write_report(done).read_text()
+    assert "skipped: dear was left out" in (write_report(done).parent / "report.md").read_text()
 
 
 def test_a_command_past_the_budget_is_ended(tmp_path: Path) -> None:
@@ -120,6 +120,7 @@ def test_a_command_past_the_budget_is_ended(tmp_path: Path) -> None:
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.nightly
 def test_twenty_kills_leave_each_stage_done_once(tmp_path: Path) -> None:
     stages = {f"s{n}": generate(3, seed=n) for n in range(3)}
     file = write(tmp_path, stages)
@@ -188,7 +189,7 @@ def test_a_gate_stops_until_it_is_overruled(
     opened(tmp_path).overrule("e", "the set is known to be hard")
     done = run(tmp_path)
     assert num_attempts(done) == [1, 1]
-    assert "the set is known to be hard" in write_report(done).read_text()
+    assert "the set is known to be hard" in (write_report(done).parent / "report.md").read_text()
 
 
 def test_stages_are_selected_by_their_names() -> None:

@@ -5,7 +5,16 @@ from pathlib import Path
 from assay_shared.runs.run_folder import Event, RunFolder, append_line
 from assay_trainer.events import living
 from assay_trainer.rescore.stored_answers import read_stored
-from assay_trainer.rollouts.rollout_log import OLDER, append_rollout, mark_superseded, read_rollouts
+from assay_trainer.rollouts.rollout_log import (
+    DISCARDED,
+    DISCARDED_OLDER,
+    OLDER,
+    DiscardedGroup,
+    append_discarded,
+    append_rollout,
+    mark_superseded,
+    read_rollouts,
+)
 from tests.support.fakes import make_scored_group
 from tests.unit.trainer.evaluation.test_report import make_step
 
@@ -45,6 +54,25 @@ def test_what_was_set_aside_is_marked_too_and_half_a_line_is_cut_off(tmp_path: P
     mark_superseded(path, 0)
     add(path, 1, "b-")
     assert [one.group.key for one in read_rollouts(path) if not one.superseded] == ["b-1"]
+
+
+def test_discarded_groups_have_their_reason_their_limit_and_the_same_mark(tmp_path: Path) -> None:
+    path = RunFolder(tmp_path).rollouts
+    add(path, 1, "a-")
+    for step in range(1, 9):
+        scored = make_scored_group(f"d-{step}", 1.0, 1.0)
+        append_discarded(path, scored, step, "no_signal", max_bytes=8000)
+    assert mark_superseded(path, 7) == 0, "the number is of trained groups"
+    found = [
+        DiscardedGroup.model_validate_json(line)
+        for name in (DISCARDED_OLDER, DISCARDED)
+        for line in (tmp_path / name).read_text().splitlines()
+    ]
+    assert {one.reason for one in found} == {"no_signal"}
+    assert [one.step for one in found if one.superseded] == [8]
+    size = (tmp_path / DISCARDED).stat().st_size + (tmp_path / DISCARDED_OLDER).stat().st_size
+    assert size <= 8000
+    assert [one.group.key for one in read_rollouts(path)] == ["a-1"]
 
 
 def test_events_of_steps_that_were_done_again_count_once(tmp_path: Path) -> None:

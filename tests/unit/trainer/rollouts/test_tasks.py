@@ -73,6 +73,7 @@ def neighbours(serve: Serve, own_valkey: TestValkey, tmp_path: Path) -> Iterator
     end([process], 10)
 
 
+@pytest.mark.nightly
 def test_a_worker_keeps_512_sequences_in_flight_over_kept_connections(
     neighbours: Neighbours, own_valkey: TestValkey
 ) -> None:

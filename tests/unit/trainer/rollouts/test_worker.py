@@ -8,6 +8,8 @@ from assay_shared.errors import InvalidInput, Overloaded, Unreachable
 from assay_shared.telemetry.context import WorkPurpose, purpose
 from assay_shared.types import (
     Answer,
+    ComponentReport,
+    Cost,
     FailureClass,
     GenerateRequest,
     GenerateResponse,
@@ -17,6 +19,8 @@ from assay_shared.types import (
     PromptFormat,
     SamplingParams,
     Scored,
+    ScoreRequest,
+    ScoreResponse,
     Unscored,
 )
 from assay_trainer.rollouts.store import GroupStore
@@ -41,6 +45,18 @@ async def test_a_group_is_generated_scored_and_timed() -> None:
         Answer(text=text, num_tokens=2, truncated=False) for text in ("a", "b", "a")
     )
     assert scored.worker == "w1"
+
+
+async def test_the_costs_of_a_group_are_kept() -> None:
+    costs = (ComponentReport(name="judge", time_s=2.0, cost=Cost(judge_tokens=90, money=0.5)),)
+
+    class Charging(FakeRewarder):
+        async def score(self, request: ScoreRequest) -> ScoreResponse:
+            response = await super().score(request)
+            return response.model_copy(update={"components": costs})
+
+    scored = await run_group(request(), FakeGenerator(["a"]), Charging({"a": 1.0}), "w1")
+    assert scored.costs == costs
 
 
 @pytest.mark.parametrize("priority", [Priority.TRAINING, Priority.EVALUATION])

@@ -36,6 +36,8 @@ def test_what_is_put_back_is_what_a_resume_needs(runs: Path, tmp_path: Path) -> 
         "checkpoints/sft/checkpoint-3/assay.json",
         "checkpoints/sft/checkpoint-3/model.safetensors",
         "config.json",
+        "discarded.jsonl",
+        "discarded.older.jsonl",
         "policy/published.jsonl",
         "rollouts.jsonl",
         "status.json",

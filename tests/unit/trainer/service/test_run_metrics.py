@@ -86,7 +86,9 @@ def test_every_meter_of_the_last_step_is_a_metric(tmp_path: Path) -> None:
     runs, registry = TwoRuns(tmp_path), CollectorRegistry()
     registry.register(RunMetrics(runs))  # type: ignore[arg-type]  # of the same shape
     values = {meter.field: at for at, meter in enumerate(METERS, 2)}
-    first, second = make_step(1), make_step(2, **values, curriculum_stage="hard")
+    noted = {"workflow_valid": 0.75}
+    first = make_step(1, measures={"workflow_valid": 0.5, "workflow_calls": 2.0})
+    second = make_step(2, **values, curriculum_stage="hard", measures=noted)
     for step in (first, second):
         runs.folders["a"].record("step", **step.model_dump(mode="json"))
 
@@ -94,6 +96,8 @@ def test_every_meter_of_the_last_step_is_a_metric(tmp_path: Path) -> None:
         return registry.get_sample_value(f"assay_trainer_{name}", {"run": "a"} | labels)
 
     assert {meter.field: value(meter.series) for meter in METERS} == values
+    assert value("measure", measure="workflow_valid") == 0.75
+    assert value("measure", measure="workflow_calls") is None, "the last step has none"
     assert value("curriculum_stage", stage="hard") == 1
     assert value("curriculum_stage", stage="easy") is None, "it has ended"
     third = make_step(3, kl_gradient_share=None, curriculum_stage=None)

@@ -93,6 +93,7 @@ def lead(policy: Path, output: Path) -> None:
     torch.save(found, output / "found.pt")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_ranks_publish_what_one_does_and_gather_a_bucket_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text import markdown
+from assay_shared.text.html_pages import picture_url, templates_in
 from assay_trainer.ablation.ablation_folder import AblationFolder
 from assay_trainer.ablation.judging.findings import AblationReport
 from assay_trainer.ablation.report import pictures, words
-from assay_trainer.evaluation.pages import picture_url, templates_in
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

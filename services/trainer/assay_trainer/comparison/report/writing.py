@@ -8,6 +8,7 @@ from statistics import fmean
 from assay_shared.errors import InvalidInput
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text import markdown
+from assay_shared.text.html_pages import picture_url, templates_in
 from assay_trainer.comparison.anomalies import RuleState
 from assay_trainer.comparison.arms import ComparedArm, ComparedTask
 from assay_trainer.comparison.comparing import ComparisonData
@@ -17,7 +18,6 @@ from assay_trainer.comparison.report.pictures import flip_bars, forest, outcome_
 from assay_trainer.comparison.report.summary import summary_of, verdict_sentence
 from assay_trainer.comparison.results import ComparedRow
 from assay_trainer.evaluation.metrics.outcomes import accepted
-from assay_trainer.evaluation.pages import picture_url, templates_in
 
 DATA = "comparison_data.json"
 TASKS = "comparison_tasks.jsonl"

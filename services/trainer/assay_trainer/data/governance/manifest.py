@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import write_atomically
@@ -83,6 +83,8 @@ class ImportManifest(Wire):
     validation_share: float = 0.0
     #: Of a mixture: the number of training rows of each dataset.
     mixture: dict[str, int] | None = None
+    #: Of rows that a command made: by which model, from what, and what was left out before.
+    made: dict[str, JsonValue] | None = None
 
     def write(self, folder: Path) -> None:
         """Write the manifest into its folder."""

@@ -61,11 +61,14 @@ def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
 
 def _of_deepmind(row: Row, place: Place) -> ImportedRow:
     cases = []
+    checks = {}
     for name in ("public_tests", "private_tests", "generated_tests"):
         if name in row:
             tests = row.part(name)
             pairs = zip(tests.texts("input"), tests.texts("output"), strict=False)
             cases += [stdin_case(*pair) for pair in pairs]
+        if name == "public_tests" and cases:
+            checks = {"public": len(cases)}  # a policy under repair may see these
     gold = None
     if "solutions" in row:
         known = row.part("solutions")
@@ -81,6 +84,7 @@ def _of_deepmind(row: Row, place: Place) -> ImportedRow:
         row.text("description"),
         cases,
         gold=gold,
+        checks=checks,
         tags=tags,
     )
 

@@ -21,6 +21,20 @@ _SPEAKERS = {"Human": "user", "Assistant": "assistant"}
 
 def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     _check_scores(row)
+    yield from _pairs(row, place)
+
+
+def read_pair(row: Row, stem: str) -> Iterator[tuple[Task, str]]:
+    """Yield the task and the worse answer of each pair in a row, whatever scores it has.
+
+    Raises:
+        DatasetError: the row has no pair.
+    """
+    for one in _pairs(row, Place("train", Role.TRAIN, 0, stem)):
+        yield one.task, one.rejected or ""
+
+
+def _pairs(row: Row, place: Place) -> Iterator[ImportedRow]:
     name = f"{place.stem}/{place.split}/{place.number}"
     if isinstance(row.get("chosen"), list) and all(isinstance(o, str) for o in row.items("chosen")):
         chosen, rejected = row.texts("chosen"), row.texts("rejected")

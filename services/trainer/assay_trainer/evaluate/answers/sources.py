@@ -154,7 +154,7 @@ def of_file(path: Path, sets: Sequence[OpenSet], protocol: Protocol) -> tuple[So
         InvalidInput: the protocol cannot use stored answers, or a task has another number of them.
         DatasetError: a line cannot be used.
     """
-    if protocol.kind in (ProtocolKind.BUDGET, ProtocolKind.LIKELIHOOD):
+    if protocol.kind in (ProtocolKind.BUDGET, ProtocolKind.LIKELIHOOD, ProtocolKind.REPAIR):
         raise InvalidInput(
             f"{protocol.kind} needs a policy, not stored answers",
             field="protocol.kind",

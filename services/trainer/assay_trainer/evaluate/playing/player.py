@@ -1,6 +1,6 @@
 """Playing the tasks of an evaluation in this process: generate, score, and turn into records.
 
-A unit is what one call plays: some samples of a task. A failure is never a score: it is stored in
+A unit is the work of a call: some samples of a task. A failure is never a score: it is stored in
 the place of the samples that it cost, and asked for again when the command is started again.
 """
 
@@ -25,6 +25,7 @@ from assay_shared.types import (
     ScoredGroup,
     ScoreRequest,
     ScoreResponse,
+    Status,
     StepRequest,
     StepResponse,
     Task,
@@ -32,7 +33,7 @@ from assay_shared.types import (
 from assay_trainer.evaluate.sets import asked
 from assay_trainer.evaluation.evaluator import only_of
 from assay_trainer.evaluation.records import protocol as protocols
-from assay_trainer.evaluation.records.sample_record import SampleRecord
+from assay_trainer.evaluation.records.sample_record import RoundRecord, SampleRecord
 from assay_trainer.rollouts.worker import run_group
 
 _TESTS = re.compile(r"(\d+)/(\d+) tests passed")
@@ -71,7 +72,7 @@ class Answering(Protocol):
 
 @dataclass
 class Metered:
-    """A reward service that keeps the reports of what it measured, for one unit.
+    """A reward service with the reports of its measurements, for a unit.
 
     It is told no tokens of the answers at `uncounted`: a rubric that needs them has to say so.
     """
@@ -79,6 +80,8 @@ class Metered:
     inner: RewardService
     uncounted: Collection[int] = ()
     reports: list[ComponentReport] = field(default_factory=list)
+    #: The replies of the environment, by the turns before them.
+    steps: dict[tuple[str, ...], StepResponse] = field(default_factory=dict)
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         answers = tuple(
@@ -90,7 +93,9 @@ class Metered:
         return response
 
     async def step(self, request: StepRequest) -> StepResponse:
-        return await self.inner.step(request)
+        response = await self.inner.step(request)
+        self.steps[request.turns] = response
+        return response
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,8 @@ class UnitPlayer:
             one.model_copy(update={"num_tokens": None}) if one.index in uncounted else one
             for one in records_of(unit, scored, metered.reports)
         ]
+        if self.protocol.kind is protocols.ProtocolKind.REPAIR:
+            records = [_with_rounds(one, unit, scored, metered.steps) for one in records]
         return records, scored.scorer
 
     def _request(self, unit: PlayUnit) -> GroupRequest:
@@ -148,7 +155,7 @@ def records_of(
 ) -> list[SampleRecord]:
     """Return the records of a played unit."""
     if scored.failure is not None:
-        return [_lost(unit, index, scored.failure) for index in unit.indices]
+        return [lost_sample(unit.task.id, index, scored.failure) for index in unit.indices]
     costs = _costs(reports, unit.num)
     pairs = zip(scored.group.rollouts, scored.rewards, strict=True)
     found = [
@@ -161,12 +168,15 @@ def records_of(
         message=f"{len(found)} answers came where {unit.num} were asked for",
         retryable=True,
     )
-    return found + [_lost(unit, index, missing) for index in unit.indices[len(found) :]]
+    return found + [
+        lost_sample(unit.task.id, index, missing) for index in unit.indices[len(found) :]
+    ]
 
 
-def _lost(unit: PlayUnit, index: int, failure: Failure) -> SampleRecord:
+def lost_sample(task_id: str, index: int, failure: Failure | None) -> SampleRecord:
+    """Return the record of a sample without a score."""
     return SampleRecord(
-        task_id=unit.task.id,
+        task_id=task_id,
         index=index,
         text="",
         num_tokens=None,
@@ -196,7 +206,7 @@ def _record(
         score_s=scored.score_time_s,
     )
     if not isinstance(reward, Scored):
-        return record.model_copy(update={"failure": reward.failure})
+        return record.model_copy(update={"failure": reward.failure, "measures": reward.measures})
     details = {one.name: one.detail for one in reward.components if one.detail}
     return record.model_copy(
         update={
@@ -204,10 +214,41 @@ def _record(
             "reward": reward.value,
             "components": {one.name: one.value for one in reward.components},
             "details": details,
+            "measures": reward.measures,
             "pass_ratio": pass_ratio(details.values()),
             **costs,
         }
     )
+
+
+def _with_rounds(
+    record: SampleRecord,
+    unit: PlayUnit,
+    scored: ScoredGroup,
+    steps: Mapping[tuple[str, ...], StepResponse],
+) -> SampleRecord:
+    """Return a record with the verdict on each of its programs, the last one by the reward."""
+    if record.outcome is None:
+        return record
+    turns = scored.group.rollouts[record.index - unit.first].turns
+    texts = tuple(turn.text for turn in turns)
+    replies = [steps[texts[: place + 1]] for place in range(len(turns) - 1)]
+    if not turns:  # a task without tests has one round
+        only = RoundRecord(
+            outcome=record.outcome,
+            pass_ratio=record.pass_ratio,
+            num_tokens=record.num_tokens or 0,
+        )
+        return record.model_copy(update={"rounds": (only,)})
+    verdicts = [(Status(str(one.facts["status"])), one.parts["pass_ratio"]) for one in replies]
+    ratio = record.pass_ratio
+    if ratio is None and texts in steps:
+        ratio = steps[texts].parts["pass_ratio"]
+    rounds = tuple(
+        RoundRecord(outcome=outcome, pass_ratio=passed, num_tokens=turn.end - turn.start)
+        for turn, (outcome, passed) in zip(turns, [*verdicts, (record.outcome, ratio)], strict=True)
+    )
+    return record.model_copy(update={"rounds": rounds})
 
 
 def pass_ratio(details: Iterable[str]) -> float | None:

@@ -9,6 +9,7 @@ from assay_shared.runtime.gather import gather
 from assay_shared.types import Failure, Task
 from assay_trainer.evaluate.answers.likelihood import OptionReader, read_task
 from assay_trainer.evaluate.playing.player import UnitPlayer
+from assay_trainer.evaluate.playing.repair import play_repair
 from assay_trainer.evaluate.playing.units import next_of_budget, units_of
 from assay_trainer.evaluate.playing.votes import with_votes
 from assay_trainer.evaluate.sets import OpenSet
@@ -104,7 +105,8 @@ class SetPlay:
         async def play(number: int) -> None:
             nonlocal left
             assert self.player is not None
-            samples, scorer = await self.player.play(units[number])
+            playing = play_repair if self.protocol.kind is ProtocolKind.REPAIR else UnitPlayer.play
+            samples, scorer = await playing(self.player, units[number])
             if self.protocol.kind is ProtocolKind.MAJORITY:
                 self._add(with_votes(task, samples), scorer)  # the votes belong together
             else:

@@ -22,6 +22,7 @@ from assay_trainer.evaluate.policy.services import OwnServices, own_services, ru
 
 _ANNOUNCE = Timeouts(read_s=1500.0, total_s=1500.0)
 _RETRY = RetryBudget(attempts=40, total_s=60.0)
+_PIPELINE = "pipeline.json"
 
 
 class ServeBy(StrEnum):
@@ -102,7 +103,9 @@ async def publish_folder(
 
 def _refuse_trained(runs: Path) -> None:
     for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
-        owner = owner_of(folder) if folder.is_dir() else None
+        # A pipeline holds its folder too, and this evaluation may be one of its stages.
+        is_pipeline = (folder / _PIPELINE).is_file()
+        owner = owner_of(folder) if folder.is_dir() and not is_pipeline else None
         if owner is not None:
             raise Conflict(
                 f"inference serves the policy of run {folder.name}, which {owner} trains",

@@ -7,8 +7,13 @@ from typing import Any
 
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text import markdown
-from assay_trainer.evaluation.metrics.set_metrics import SetMetrics, StoredEstimate, StratumMetrics
-from assay_trainer.evaluation.pages import picture_url, templates_in
+from assay_shared.text.html_pages import picture_url, templates_in
+from assay_trainer.evaluation.metrics.set_metrics import (
+    ErrorType,
+    SetMetrics,
+    StoredEstimate,
+    StratumMetrics,
+)
 from assay_trainer.evaluation.records.folder import StoredEvaluation
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -38,7 +43,8 @@ def write_report(stored: StoredEvaluation, metrics: Mapping[str, SetMetrics]) ->
 
 def headline(found: StratumMetrics) -> StoredEstimate | None:
     """Return the number that the protocol is about."""
-    for one in (found.majority, found.solved_in_budget):
+    multi = None if found.repair is None else found.repair.accepted_at_multi
+    for one in (found.majority, found.solved_in_budget, multi):
         if one is not None:
             return one
     return found.accepted_at_1
@@ -79,11 +85,37 @@ def rows_of(found: StratumMetrics) -> list[tuple[str, str]]:
         "right by mean": found.by_mean,
     }
     rows += [(name, percent(one)) for name, one in named.items() if one is not None]
+    rows += _of_repair(found)
     rows += _of_code(found)
     rows.append(("cut off", percent(found.truncated)))
     if found.num_without_text:
         rows.append(("scored answers without text", str(found.num_without_text)))
     return rows + _of_costs(found)
+
+
+def _of_repair(found: StratumMetrics) -> list[tuple[str, str]]:
+    repair = found.repair
+    if repair is None:
+        return []
+    over = repair.over_best_of_n
+    return [
+        ("accepted after the last round", percent(repair.accepted_at_multi)),
+        ("recovered of those that failed at first", percent(repair.recovery_rate)),
+        ("change of the pass ratio", number(repair.pass_ratio_change)),
+        ("rounds, mean; programs repeated", f"{repair.mean_rounds:.2f}; {repair.num_repeated}"),
+        ("repair reward", f"{repair.repair_reward:.3f}"),
+        ("best of n for as many tokens", percent(repair.best_of_n)),
+        ("repair over best of n", f"{percent(over)}: {repair.verdict}"),
+        ("tokens: repair, best of n", f"{repair.tokens}, {repair.control_tokens}"),
+        *(
+            (f"{before} then".replace("_", " "), _counts(after))
+            for before, after in repair.transitions.items()
+        ),
+    ]
+
+
+def _counts(after: Mapping[ErrorType, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in after.items())
 
 
 def _of_code(found: StratumMetrics) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from assay_trainer.evaluation.metrics.outcomes import (
     ran,
     scored,
 )
+from assay_trainer.evaluation.metrics.repair import first_program, repair_metrics
 from assay_trainer.evaluation.metrics.set_metrics import (
     CodeMetrics,
     CostMetrics,
@@ -104,6 +105,7 @@ class _Measured:
             "pass_at": {k: one for k, one in by_k.items() if one is not None},
             "reward": sum(rewards) / len(rewards) if rewards else None,
             "outcomes": dict(Counter(one.outcome for one in good)),
+            "measures": shares.measures(groups, self._confidence),
             "num_without_text": sum(not one.text.strip() for one in good) if sampled else 0,
             "truncated": self._mean(groups, lambda one: one.truncated),
             "code": self._code(groups),
@@ -118,8 +120,16 @@ class _Measured:
 
     def _of_protocol(
         self, tasks: Sequence[EvaluatedTask], groups: Sequence[shares.TaskSamples]
-    ) -> dict[str, StoredEstimate | None]:
+    ) -> dict[str, object]:
         kind, confidence = self._protocol.kind, self._confidence
+        if kind is ProtocolKind.REPAIR:
+            first = [[first_program(one) for one in group] for group in groups]
+            by_k = {k: shares.pass_at(first, k, confidence) for k in self._protocol.k}
+            return {
+                "accepted_at_1": self._mean(first, accepted),
+                "pass_at": {k: one for k, one in by_k.items() if one is not None},
+                "repair": repair_metrics(groups, confidence),
+            }
         if kind is ProtocolKind.MAJORITY:
             return {"majority": shares.majority(groups, confidence)}
         if kind is ProtocolKind.BUDGET:

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from assay_shared.types import FailureClass, Status
 from assay_shared.types.wire import Wire
 
@@ -58,6 +60,34 @@ class CostMetrics(Wire):
     money_per_solved: StoredEstimate | None
 
 
+class RepairMetrics(Wire):
+    """Of rounds of repair, and of independent answers for the same sampled tokens.
+
+    Shares are means over tasks; null where nothing was scored.
+    """
+
+    accepted_at_multi: StoredEstimate | None
+    #: Of the samples whose first program failed: the share that ended accepted.
+    recovery_rate: StoredEstimate | None
+    #: From the first program to the last.
+    pass_ratio_change: StoredEstimate | None
+    mean_rounds: float
+    #: pass ratio + 0.2 if accepted - 0.05 for each round after the first, of the last program.
+    repair_reward: float
+    #: How programs followed each other: the number by the error type before and after.
+    transitions: dict[ErrorType, dict[ErrorType, int]]
+    #: Programs that equal the one before.
+    num_repeated: int
+    #: Sampled tokens of all rounds, and of the first one with the control.
+    tokens: int
+    control_tokens: int
+    #: Accepted by the first program or by an answer of the control.
+    best_of_n: StoredEstimate | None
+    #: accepted_at_multi minus best_of_n, paired by task, and whether it is above 0.
+    over_best_of_n: StoredEstimate | None
+    verdict: Literal["PASS", "FAIL", "INCONCLUSIVE"]
+
+
 class StratumMetrics(Wire):
     """The numbers of a set, or of its tasks with one value of a tag."""
 
@@ -74,6 +104,8 @@ class StratumMetrics(Wire):
     pass_at: dict[int, StoredEstimate]
     reward: float | None
     outcomes: dict[Status, int]
+    #: Means over tasks of the numbers that verifiers noted of samples, scored or not, by name.
+    measures: dict[str, StoredEstimate] = Field(default={})
     #: Scored answers without text: only reasoning, only a tool's call, or nothing.
     num_without_text: int = 0
     truncated: StoredEstimate | None
@@ -83,6 +115,8 @@ class StratumMetrics(Wire):
     majority: StoredEstimate | None = None
     #: Of `budget`: share of tasks solved within the budget.
     solved_in_budget: StoredEstimate | None = None
+    #: Of `repair`; accepted_at_1 and pass_at are then of the first program.
+    repair: RepairMetrics | None = None
     #: Of `likelihood`: share of right options by sum and by mean of their tokens.
     by_sum: StoredEstimate | None = None
     by_mean: StoredEstimate | None = None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from assay_shared.statistics.interval import Interval
+from assay_shared.statistics.paired import mean_over_tasks
 from assay_shared.statistics.task_shares import share_interval
 from assay_trainer.evaluation.metrics.outcomes import accepted, known_tokens, scored
 from assay_trainer.evaluation.metrics.set_metrics import CurvePoint, StoredEstimate
@@ -35,6 +36,22 @@ def mean_share(
     counted = [some for group in groups if (some := scored(group))]
     values = [sum(map(holds, some)) / len(some) for some in counted]
     return share(values, confidence, max(map(len, counted), default=1))
+
+
+def measures(groups: Sequence[TaskSamples], confidence: float) -> dict[str, StoredEstimate]:
+    """Return the mean over tasks of each number that verifiers noted of samples, by name."""
+    values: dict[str, list[float]] = {}
+    for group in groups:
+        noted: dict[str, list[float]] = {}
+        for sample in group:
+            for name, value in sample.measures.items():
+                noted.setdefault(name, []).append(value)
+        for name, some in noted.items():
+            values.setdefault(name, []).append(sum(some) / len(some))
+    return {
+        name: estimate(mean_over_tasks(some, confidence, seed=1))
+        for name, some in sorted(values.items())
+    }
 
 
 def pass_at(groups: Sequence[TaskSamples], k: int, confidence: float) -> StoredEstimate | None:

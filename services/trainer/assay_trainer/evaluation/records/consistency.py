@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from assay_shared.errors import DatasetError
-from assay_trainer.evaluation.records.evaluation_record import EvaluationRecord
+from assay_shared.weights.checkpoint import file_digest
+from assay_trainer.evaluation.records.evaluation_record import EvaluatedSet, EvaluationRecord
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
@@ -29,6 +30,27 @@ def check_digest(record: EvaluationRecord, text: bytes, path: Path) -> None:
             f"{path}: {record.protocol_digest[:_SHORT]!r} is not the digest of the protocol "
             f"there, which is {written[:_SHORT]!r}",
             field="protocol_digest",
+        )
+
+
+def check_tasks(path: Path, facts: EvaluatedSet) -> None:
+    """Check that the tasks of a set are those that were written.
+
+    Raises:
+        DatasetError: the file was edited since, or cannot be read.
+    """
+    if facts.stored_digest is None:
+        return
+    try:
+        found = file_digest(path)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from None
+    if found != facts.stored_digest:
+        raise DatasetError(
+            f"{path} was edited after the evaluation: its SHA-256 is {found[:_SHORT]}, and "
+            f"evaluation.json says {facts.stored_digest[:_SHORT]}",
+            field=f"sets.{facts.name}.stored_digest",
+            hint="restore the file, or evaluate again into another folder",
         )
 
 

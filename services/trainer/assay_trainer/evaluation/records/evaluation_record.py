@@ -31,6 +31,8 @@ class EvaluatedSet(Wire):
     num_tasks: int
     #: SHA-256 of the tasks as they were read, in their order.
     digest: str
+    #: SHA-256 of tasks.jsonl; null until that file is written.
+    stored_digest: str | None = None
     #: Of a random subset: its size, which was asked for.
     limit: int | None = None
     #: The seed of that subset.

@@ -8,6 +8,7 @@ qa/SET.jsonl, SET.txt  samples for people, by outcome
 report.md, report.html
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from assay_trainer.evaluation.records.consistency import (
     check_complete,
     check_digest,
     check_sample,
+    check_tasks,
 )
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedSet, EvaluationRecord
 from assay_trainer.evaluation.records.protocol import Protocol
@@ -131,8 +133,11 @@ class EvaluationFolder:
         check_digest(record, text, path)
         return record
 
-    def write_tasks(self, name: str, tasks: Iterable[EvaluatedTask]) -> None:
-        write_atomically(self.tasks(name), _lines(tasks))
+    def write_tasks(self, name: str, tasks: Iterable[EvaluatedTask]) -> str:
+        """Write the tasks of a set and return the file's SHA-256."""
+        text = _lines(tasks)
+        write_atomically(self.tasks(name), text)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def append_samples(self, name: str, samples: Sequence[SampleRecord]) -> None:
         """Append samples; a half-written last line is removed first.
@@ -156,6 +161,7 @@ class EvaluationFolder:
             DatasetError: a file cannot be read, or contradicts another one.
         """
         path = self.tasks(facts.name)
+        check_tasks(path, facts)
         tasks = list(read_json_lines(path, EvaluatedTask.model_validate, lambda task: task.id))
         if len(tasks) != facts.num_tasks:
             raise DatasetError(

@@ -7,6 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, model_validator
 
+from assay_shared.repair.feedback import LEAST_TOKENS
 from assay_shared.settings.run_file import Config
 from assay_shared.types import PromptFormat
 
@@ -20,7 +21,8 @@ class ProtocolKind(StrEnum):
     `greedy`: one answer of temperature 0 (EVAL@1). `sampled`: n answers, pass@k drawn over k
     (EVAL@k; arXiv 2107.03374). `budget`: answers until a number of drawn tokens a task is used
     (EVAL@budget). `majority`: the most frequent of n final answers counts. `likelihood`: the most
-    likely option counts; nothing is sampled.
+    likely option counts; nothing is sampled. `repair`: a program that fails is answered by
+    feedback, and the policy tries again, up to `rounds` programs.
     """
 
     GREEDY = "greedy"
@@ -28,6 +30,7 @@ class ProtocolKind(StrEnum):
     BUDGET = "budget"
     MAJORITY = "majority"
     LIKELIHOOD = "likelihood"
+    REPAIR = "repair"
 
 
 class OptionForm(StrEnum):
@@ -42,6 +45,10 @@ class OptionScore(StrEnum):
 
     SUM = "sum"
     MEAN = "mean"
+
+
+#: Fields that other kinds do not have, not even in their digest.
+_OF_REPAIR = ("rounds", "visible_tests", "feedback_tokens")
 
 
 class Protocol(Config):
@@ -68,6 +75,13 @@ class Protocol(Config):
     #: For `likelihood`.
     options: OptionForm = OptionForm.LETTERS
     option_score: OptionScore = OptionScore.SUM
+    #: Of `repair`: the most programs of a sample.
+    rounds: int | None = Field(default=None, ge=2, le=16)
+    #: Of `repair`: how many of a task's first tests the feedback may show; null for the tests that
+    #: the task itself makes public.
+    visible_tests: int | None = Field(default=None, ge=0, le=64)
+    #: Of `repair`: the most tokens of a feedback, by an estimate from above.
+    feedback_tokens: int | None = Field(default=None, ge=LEAST_TOKENS, le=4096)
     seed: int = Field(default=0, ge=0, lt=2**32)
 
     @model_validator(mode="after")
@@ -79,6 +93,7 @@ class Protocol(Config):
             raise ValueError(f"{self.kind} needs a temperature above 0")
         if (self.kind is ProtocolKind.BUDGET) != (self.budget_tokens is not None):
             raise ValueError("budget_tokens goes with kind budget, which needs it")
+        self._check_repair()
         if max(self.k, default=0) > self.samples_per_task:
             raise ValueError(f"pass@{max(self.k)} needs as many samples_per_task")
         if self.kind is ProtocolKind.MAJORITY and self.samples_per_task > MAX_VOTES:
@@ -87,10 +102,26 @@ class Protocol(Config):
             raise ValueError("system and template_arguments do not reach raw prompts")
         return self
 
+    def _check_repair(self) -> None:
+        if self.kind is ProtocolKind.REPAIR:
+            if self.rounds is None:
+                raise ValueError("rounds goes with kind repair, which needs it")
+            return
+        for name in _OF_REPAIR:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} goes with kind repair")
+
+    @property
+    def of_single_answers(self) -> "Protocol":
+        """Return the protocol whose samples are answers without rounds, sampled alike."""
+        update = {"kind": ProtocolKind.SAMPLED, **dict.fromkeys(_OF_REPAIR)}
+        return self.model_copy(update=update)
+
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of the protocol's fields."""
-        fields = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        """Return the SHA-256 of the protocol's fields; those of `repair` count for it alone."""
+        left_out = set() if self.kind is ProtocolKind.REPAIR else set(_OF_REPAIR)
+        fields = json.dumps(self.model_dump(mode="json", exclude=left_out), sort_keys=True)
         return hashlib.sha256(fields.encode()).hexdigest()
 
     def differences(self, other: "Protocol") -> list[str]:

@@ -2,7 +2,7 @@
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from assay_shared.types import Failure, Role, Status
+from assay_shared.types import Failure, Message, PromptFormat, Role, Status
 from assay_shared.types.wire import Wire
 
 
@@ -18,6 +18,25 @@ class EvaluatedTask(Wire):
     prompt: str
     tags: dict[str, str] = {}
     reference: str | None = None
+    #: What an answer needs to become a demonstration; empty of a folder of an earlier version.
+    rubric: str = ""
+    #: The messages before the prompt; null of a folder that an earlier version wrote.
+    history: tuple[Message, ...] | None = None
+    prompt_format: PromptFormat = PromptFormat.CHAT
+    #: Played in an environment, reply after reply.
+    is_episode: bool = False
+
+
+class RoundRecord(Wire):
+    """A program of a sample, with its verdict."""
+
+    outcome: Status
+    #: The share of its tests that passed.
+    pass_ratio: float | None
+    #: Sampled tokens.
+    num_tokens: NonNegativeInt
+    #: The answer; empty for a round of `turns`, which has the text.
+    text: str = ""
 
 
 class SampleRecord(Wire):
@@ -42,6 +61,8 @@ class SampleRecord(Wire):
     #: Each measured component of the reward by its name, and what was found.
     components: dict[str, float] = {}
     details: dict[str, str] = {}
+    #: Numbers that verifiers noted of the answer, by name; also of an answer without a score.
+    measures: dict[str, float] = {}
     failure: Failure | None = None
     #: Of code: the share of its tests that passed.
     pass_ratio: float | None = None
@@ -51,6 +72,10 @@ class SampleRecord(Wire):
     option_tokens: dict[str, int] = {}
     #: Of `majority`: the final answer; equal answers of a task have the same text here.
     vote: str | None = None
+    #: Of `repair`: the verdict on each program of `turns`; the last one is the sample's.
+    rounds: tuple[RoundRecord, ...] = ()
+    #: Of `repair`: independent answers for as many tokens as the rounds after the first took.
+    control: tuple[RoundRecord, ...] = ()
     #: Seconds of the whole group that the sample was generated and scored with.
     generate_s: NonNegativeFloat = 0.0
     score_s: NonNegativeFloat = 0.0

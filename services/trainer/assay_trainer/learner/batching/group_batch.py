@@ -17,13 +17,40 @@ class DropReason(StrEnum):
     UNKNOWN_VERSION = "unknown_version"
 
 
+class DiscardReason(StrEnum):
+    """Reasons not to train on a group.
+
+    `too_old`, `unknown_version`: as in `DropReason`. `set_aside`: the task cannot be sampled or
+    scored for its own reasons. `failed`: no sample has a score. `no_signal`: all rewards are equal.
+    `nothing_to_learn`: `grpo.overlong` filters out each scored sample. `flat_step`: all groups of
+    the batch were equal, so the batch was collected again.
+    """
+
+    TOO_OLD = "too_old"
+    UNKNOWN_VERSION = "unknown_version"
+    SET_ASIDE = "set_aside"
+    FAILED = "failed"
+    NO_SIGNAL = "no_signal"
+    NOTHING_TO_LEARN = "nothing_to_learn"
+    FLAT_STEP = "flat_step"
+
+
 @dataclass
 class GroupBatch:
     """The groups of a step, with statistics of their collection."""
 
     version: int
     groups: list[ScoredGroup] = field(default_factory=list)
+    #: Samples of the played groups: an answer, with or without a score.
+    num_generated: int = 0
+    #: Samples with an advantage.
+    num_trained: int = 0
     num_played: int = 0
+    #: Groups asked for since the process began, and those of them that are in no batch so far.
+    num_asked: int = 0
+    num_in_flight: int = 0
+    #: Groups of the batches before this one that taught nothing, so that it was collected.
+    num_flat_before: int = 0
     num_without_signal: int = 0
     #: Scored groups that are not trained on: without signal, or without an answer to learn.
     num_left_out: int = 0
@@ -33,6 +60,8 @@ class GroupBatch:
     refused: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
+    #: Numbers that the rubric's verifiers noted of the samples, by name.
+    measures: dict[str, list[float]] = field(default_factory=dict)
     played_by_domain: Counter[str] = field(default_factory=Counter)
     values: list[float] = field(default_factory=list)
     #: Variance of the rewards of each group with at least two of them.
@@ -83,6 +112,7 @@ class GroupBatch:
         dropped.
         """
         self.num_played += 1
+        self.num_generated += len(scored.group.rollouts)
         self.played_by_domain[domain_of(scored.group.task)] += 1
         if refusal is not None:
             self.refused[refusal] += 1
@@ -99,6 +129,8 @@ class GroupBatch:
     def _count_rewards(self, scored: ScoredGroup) -> None:
         values = []
         for reward in scored.rewards:
+            for name, value in reward.measures.items():
+                self.measures.setdefault(name, []).append(value)
             if isinstance(reward, Scored):
                 values.append(reward.value)
                 self.outcomes[reward.outcome] += 1
@@ -116,6 +148,11 @@ class GroupBatch:
             "pass_rate": self.pass_rate,
             "num_groups": len(self.groups),
             "num_played": self.num_played,
+            "num_asked": self.num_asked,
+            "num_in_flight": self.num_in_flight,
+            "num_flat_before": self.num_flat_before,
+            "num_generated": self.num_generated,
+            "num_trained": self.num_trained,
             "num_without_signal": self.num_without_signal,
             "num_set_aside": self.num_set_aside,
             "num_replaced": max(0, self.num_considered - groups_per_step),
@@ -124,6 +161,7 @@ class GroupBatch:
             "refused": dict(self.refused),
             "failures": dict(self.failures),
             "outcomes": dict(self.outcomes),
+            "measures": {name: mean_of(found) for name, found in sorted(self.measures.items())},
             "played_by_domain": dict(self.played_by_domain),
             "trained_by_domain": dict(self.trained_by_domain),
             "staleness_mean": mean_of(self.staleness),

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.errors import DatasetError
-from assay_shared.statistics.interval import Interval, wilson_bounds
+from assay_shared.statistics.interval import Interval, normal_interval, wilson_bounds
 from assay_trainer.config import DPOConfig
 from assay_trainer.data.preferences import Preference
 from assay_trainer.data.tokenization import prompt_token_ids
@@ -106,6 +106,9 @@ def measured(
         margin=float(margins_P.mean()),
         win_rate=_share_above_0(margins_P),
         logprob_win_rate=_share_above_0(preferred_P),
+        margin_interval=normal_interval(margins_P.tolist(), _CONFIDENCE),
+        margins=tuple(margins_P.tolist()),
+        preferred=tuple(preferred_P.tolist()),
     )
 
 

@@ -67,6 +67,22 @@ def test_samples_without_a_score_are_counted_and_enter_nothing() -> None:
     assert found.samples_per_s == 1.0
 
 
+def test_noted_numbers_are_means_over_tasks_and_count_answers_without_a_score() -> None:
+    def noted(task: str, outcome: Status | None, tokens: float, index: int = 0) -> SampleRecord:
+        return sample(task, outcome, index, measures={"workflow_tokens": tokens})
+
+    found = measured(
+        [noted("a", A, 100.0), noted("a", W, 300.0, 1), noted("b", None, 600.0), sample("c", A)],
+        kind=ProtocolKind.SAMPLED,
+        samples_per_task=2,
+        temperature=1.0,
+    )
+    tokens = found.overall.measures["workflow_tokens"]
+    assert tokens.value == 400.0, "of a, 200, and of b"
+    assert tokens.low is not None
+    assert tokens.low < 400.0
+
+
 def test_a_single_answer_a_task_has_wilsons_interval() -> None:
     found = measured([sample(str(i), A if i < 3 else W) for i in range(10)])
 

@@ -135,6 +135,10 @@ def test_a_planted_preference_is_learnt(tmp_path: Path) -> None:
     assert after.win_rate.value >= 0.9
     assert after.win_rate.low > 0.5
     assert after.margin > 0.5
+    assert after.margin_interval is not None
+    assert 0 < after.margin_interval.low < after.margin < after.margin_interval.high
+    assert sum(after.margins) / 16 == pytest.approx(after.margin, abs=1e-5)
+    assert "margins" not in after.model_dump(), "an event has no list as long as the data"
     assert steps[-1].margin > steps[0].margin + 0.5
     assert steps[-1].accuracy == 1
     assert steps[-1].loss < steps[0].loss
@@ -151,6 +155,7 @@ def test_a_planted_preference_is_learnt(tmp_path: Path) -> None:
         assert one.logprob_win_rate.value == share
 
 
+@pytest.mark.nightly
 def test_a_stop_in_the_middle_of_an_epoch_resumes_to_the_same_weights(tmp_path: Path) -> None:
     pairs = pairs_of(preferences(20))
     options: dict[str, Any] = {"epochs": 2, "batch_size": 4, "micro_batch_size": 2}

@@ -252,6 +252,7 @@ def lead(folder: Path, output: Path) -> None:
     torch.save((logprobs(model), shares), output / "found.pt")
 
 
+@pytest.mark.nightly
 def test_two_ranks_train_the_adapter_of_one(folder: Path, tmp_path: Path) -> None:
     leader = (sys.executable, "-m", __name__, str(folder), str(tmp_path))
     with processes([leader, FOLLOW]) as (first, second):

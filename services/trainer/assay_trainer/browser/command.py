@@ -1,0 +1,193 @@
+"""Look into runs: show, samples, browse, why, diagnose, export.
+
+Each command imports its needs when it runs, so --help imports nothing heavy.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from assay_trainer.browser.opening import OpenedRun
+
+_RUN = typer.Argument(metavar="RUN", help="The run's folder, or its name in ASSAY_RUNS.")
+_JSON = typer.Option(False, "--json", help="Print JSON for programs.")
+_Outcome = Annotated[str, typer.Option(help="accepted, wrong_answer, ...; failed; failed:judge.")]
+_Task = Annotated[str, typer.Option(help="Part of the task's name.")]
+_Tag = Annotated[str, typer.Option(help="A tag of the task, as domain:code.")]
+_Component = Annotated[str, typer.Option(help="A reward component, as tests or 'tests<0.5'.")]
+_Text = Annotated[str, typer.Option(help="Part of the answer or of a failure's message.")]
+_Step = Annotated[str, typer.Option(help="A step or a range, as 7 or 3-9.")]
+_Reason = Annotated[str, typer.Option(help="Why a group was discarded: no_signal, too_old, ...")]
+_Kept = Annotated[str, typer.Option(help="trained, discarded or superseded.")]
+
+
+def show(run: str = _RUN, as_json: bool = _JSON) -> None:
+    """Show a run: state, results, what became of its samples, and who waits for whom."""
+    from rich.console import Console
+
+    from assay_trainer.browser.texts.run_text import run_json, run_lines
+
+    found = _opened(run).summary()
+    if as_json:
+        _print_json(run_json(found))
+        return
+    console = Console(highlight=False)
+    for line in run_lines(found):
+        console.print(line)
+
+
+def samples(
+    run: str = _RUN,
+    outcome: _Outcome = "",
+    task: _Task = "",
+    tag: _Tag = "",
+    component: _Component = "",
+    text: _Text = "",
+    step: _Step = "",
+    reason: _Reason = "",
+    kept: _Kept = "",
+    limit: int = typer.Option(20, min=1, help="Samples shown; at most 10,000."),
+    full: bool = typer.Option(False, help="Show each sample whole."),
+    as_json: bool = _JSON,
+) -> None:
+    """Show stored samples of a run, with rewards, failures and reasons."""
+    from rich.console import Console
+
+    from assay_shared.text.markdown import visible
+    from assay_trainer.browser.reading.filters import SampleFilter
+    from assay_trainer.browser.samples.detail import sample_json
+    from assay_trainer.browser.texts.sample_text import sample_lines, samples_table
+
+    given = SampleFilter(outcome, task, tag, component, text, step, reason, kept)
+    opened = _opened(run)
+    found = opened.samples(given, limit)
+    number = opened.index.count(given)
+    for problem in opened.index.problems():
+        print(visible(problem.told), file=sys.stderr)
+    if as_json:
+        _print_json({"matching": number, "samples": [sample_json(one) for one in found]})
+        return
+    console = Console(highlight=False)
+    if full:
+        for one in found:
+            for line in sample_lines(one):
+                console.print(line)
+    elif found:
+        console.print(samples_table(found))
+    console.print(f"{len(found)} of {number:,} matching samples")
+
+
+def browse(
+    run: str = _RUN,
+    output: Path | None = typer.Option(None, help="The file; NAME.html without it."),
+    max_mib: int = typer.Option(25, min=3, max=30, help="The file's size at most, in MiB."),
+) -> None:
+    """Write a run as one HTML file that opens without a network: mail it, attach it."""
+    from assay_shared.errors import InvalidInput
+    from assay_shared.runs.run_folder import write_atomically
+    from assay_trainer.browser.pages.file_page import file_page
+
+    if output is not None and output.is_dir():
+        raise InvalidInput(f"{output} is a folder", field="--output", hint="name a file in it")
+    opened = _opened(run)
+    path = output or Path(f"{opened.name}.html")
+    opened.events.update()
+    page = file_page(opened, max_mib * 2**20)
+    write_atomically(path, page.html)
+    total = opened.index.state().num_samples
+    size = path.stat().st_size / 2**20
+    print(f"{path}: {page.num_samples:,} of {total:,} samples, {size:.1f} MiB")
+
+
+def why(run: str = _RUN, as_json: bool = _JSON) -> None:
+    """Show the waits of a run, live or finished: since when, and what to change."""
+    import time
+    from dataclasses import asdict
+
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_shared.text.markdown import visible
+    from assay_trainer.browser.waits.why import why as waits_of
+
+    now = time.time()
+    found = waits_of(_opened(run), read_settings(ServiceSettings), now)
+    if as_json:
+        _print_json([asdict(one) for one in found])
+        return
+    for one in found:
+        print(visible(one.told(now)))
+
+
+def diagnose(run: str = _RUN, as_json: bool = _JSON) -> None:
+    """Show faults of a run by its numbers, a sentence each, with the setting to change."""
+    from dataclasses import asdict
+
+    from assay_shared.text.markdown import visible
+    from assay_trainer.browser.diagnosis.diagnose import RULES
+
+    summary = _opened(run).summary()
+    if as_json:
+        _print_json({"findings": [asdict(one) for one in summary.findings]})
+        return
+    for one in summary.findings:
+        page = f" (docs/runbook.md, {one.alert})" if one.alert else ""
+        print(visible(f"{one.rule}: {one.told}{page}"))
+    for note in summary.notes:
+        print(visible(f"note: {note}"))
+    if not summary.findings:
+        number = len(summary.parts) and max(one.step for one in summary.parts)
+        told = f"{number} steps of GRPO" if number else "no step of GRPO is recorded"
+        print(f"nothing: {len(RULES)} rules find no fault ({told})")
+
+
+def export(
+    run: str = _RUN,
+    file: Path = typer.Argument(help="The file to write: *.parquet, *.csv, or Inspect's *.eval."),
+    outcome: _Outcome = "",
+    task: _Task = "",
+    tag: _Tag = "",
+    component: _Component = "",
+    text: _Text = "",
+    step: _Step = "",
+    reason: _Reason = "",
+    kept: _Kept = "",
+) -> None:
+    """Write a run's samples to a file: for tables, or for the viewer of Inspect."""
+    from assay_shared.text.markdown import visible
+    from assay_trainer.browser.exports.exporting import check_output, export_samples
+    from assay_trainer.browser.reading.filters import SampleFilter
+
+    check_output(file)
+    given = SampleFilter(outcome, task, tag, component, text, step, reason, kept)
+    opened = _opened(run)
+
+    def tell(problem: str) -> None:
+        print(f"left out: {visible(problem[:300])}", file=sys.stderr)
+
+    for problem in opened.index.problems():
+        tell(problem.told)
+    number = export_samples(opened, given, file, tell)
+    print(f"{file}: {number:,} samples, {file.stat().st_size / 2**20:.1f} MiB")
+
+
+def _opened(run: str) -> "OpenedRun":
+    """Return the run with all of its lines indexed; tell of it if that takes long."""
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.browser.opening import find_run, open_for_reading
+
+    opened = open_for_reading(find_run(run, read_settings(ServiceSettings).runs))
+
+    def tell(state: Any) -> None:
+        if state.bytes_left > 2**20:
+            print(f"reading: {state.num_samples:,} samples so far", file=sys.stderr)
+
+    opened.index.complete(tell)
+    return opened
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    print(json.dumps(value, indent=2, default=str))

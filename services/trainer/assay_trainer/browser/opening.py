@@ -1,0 +1,103 @@
+"""Runs by name or folder, with their events and index."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from threading import RLock
+
+from assay_shared.errors import DatasetError, InvalidInput, NotFound
+from assay_shared.runs import run_lock
+from assay_shared.runs.run_folder import RunFolder, RunStatus
+from assay_trainer.browser.diagnosis.judged_groups import JudgedSample
+from assay_trainer.browser.facts.run_events import RunEvents
+from assay_trainer.browser.facts.summary import RunSummary, read_config, summarise
+from assay_trainer.browser.reading.filters import SampleFilter
+from assay_trainer.browser.reading.run_index import RunIndex
+from assay_trainer.browser.samples.advantages import StoredAdvantages
+from assay_trainer.browser.samples.detail import SampleDetail, group_details
+from assay_trainer.config import RunConfig
+from assay_trainer.endings import lost_message
+
+_MOST_SAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run that is being read. Threads hold `lock` while they use `events`."""
+
+    folder: RunFolder
+    events: RunEvents
+    index: RunIndex
+    lock: RLock = field(default_factory=RLock)
+    judged: JudgedSample = field(default_factory=JudgedSample)
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+    @property
+    def config(self) -> RunConfig | None:
+        """The run's configuration; None if it is of another version."""
+        return read_config(self.folder)[1]
+
+    def status(self) -> RunStatus:
+        """Return the state; a running run without a process has failed."""
+        status = self.folder.read_status_or_damage()
+        if status.state == "running" and run_lock.owner_of(self.folder.path) is None:
+            return status.model_copy(update={"state": "failed", "message": lost_message(status)})
+        return status
+
+    def summary(self, status: RunStatus | None = None) -> RunSummary:
+        """Return the summary of what is read so far."""
+        with self.lock:
+            self.events.update()
+            found = status or self.status()
+            judged = self.judged.read(self.index)
+            return summarise(self.name, self.folder, found, self.events, self.index, judged)
+
+    def samples(self, given: SampleFilter, limit: int) -> list[SampleDetail]:
+        """Return the first matching samples, in the order of steps.
+
+        Raises:
+            InvalidInput: the limit is too large.
+        """
+        if limit > _MOST_SAMPLES:
+            raise InvalidInput(f"at most {_MOST_SAMPLES} samples at once", field="--limit")
+        return list(islice(self.each(given), limit))
+
+    def each(
+        self, given: SampleFilter, told: Callable[[str], None] = lambda _: None
+    ) -> Iterator[SampleDetail]:
+        """Yield all matching samples, in the order of steps, one group in memory at a time.
+
+        `told` gets each group that cannot be read: its file was changed after the index read it.
+        """
+        known = StoredAdvantages(self.index, self.config)
+        for group_id, places in self.index.matching(given):
+            try:
+                details = group_details(self.index, known, group_id)
+            except (DatasetError, NotFound) as error:
+                told(str(error))
+                continue
+            yield from (one for one in details if one.place in places)
+
+
+def open_for_reading(folder: RunFolder, indexes: Path | None = None) -> OpenedRun:
+    """Return a run with nothing read yet; `indexes` is the folder of index files."""
+    return OpenedRun(folder, RunEvents(folder.events), RunIndex(folder.path, indexes))
+
+
+def find_run(named: str, runs: Path) -> RunFolder:
+    """Return the run in a folder, or the run of that name below `runs`.
+
+    Raises:
+        NotFound: there is neither.
+    """
+    for path in (Path(named), runs / named):
+        if (path / "config.json").is_file():
+            return RunFolder(path)
+    raise NotFound(
+        f"no run {named!r:.200}: neither a run's folder nor a name in {runs}",
+        hint="`assay trainer list` shows the runs",
+    )

@@ -1,0 +1,1 @@
+"""One stored sample with everything that led to its reward."""

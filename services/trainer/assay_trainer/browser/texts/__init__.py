@@ -1,0 +1,1 @@
+"""Runs and samples as text in a terminal, and as JSON."""

@@ -1,0 +1,1 @@
+"""Waits of a run: for whom, since when, and the change to make."""

@@ -1,0 +1,1 @@
+"""`assay data`: the commands of several rooms under one word."""

@@ -1,0 +1,1 @@
+"""Makes demonstrations: new instructions with answers, and accepted answers of evaluations."""

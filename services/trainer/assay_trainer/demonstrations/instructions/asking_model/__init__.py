@@ -1,0 +1,1 @@
+"""Prompts to a model, and its replies, each stored once."""

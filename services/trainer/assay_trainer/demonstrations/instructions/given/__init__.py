@@ -1,0 +1,1 @@
+"""What the command is given: its file, a constitution, and seeds."""

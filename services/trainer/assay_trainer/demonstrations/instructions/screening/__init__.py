@@ -1,0 +1,1 @@
+"""Which texts of a model are left out, and why."""

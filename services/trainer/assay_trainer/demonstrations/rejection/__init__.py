@@ -1,0 +1,1 @@
+"""Rejection sampling: the accepted answers of stored evaluations as demonstrations."""

@@ -1,0 +1,1 @@
+"""Preferences from the stored samples of evaluations, and checks of the labels of given ones."""

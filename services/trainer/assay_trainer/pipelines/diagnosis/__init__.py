@@ -1,0 +1,1 @@
+"""Diagnoses: advice from the log of a failed stage, or from the numbers of a poor one."""

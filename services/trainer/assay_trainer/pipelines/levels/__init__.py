@@ -1,0 +1,1 @@
+"""Levels of success: conditions on the results of several stages."""

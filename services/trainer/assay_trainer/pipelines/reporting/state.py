@@ -1,0 +1,116 @@
+"""The state of a pipeline as tables, for the terminal and for reports."""
+
+from rich.console import Console
+from rich.table import Table
+
+from assay_shared.text.markdown import visible
+from assay_trainer.pipelines.ledger import Forecast, rate
+from assay_trainer.pipelines.runner import Pipeline, PlannedStage
+
+_HOUR_S = 3600.0
+Rows = list[tuple[str, ...]]
+STAGE_COLUMNS = ("stage", "kind", "state", "hours", "GPU hours", "tokens", "judge tokens", "money")
+
+_EXPECTED = ("to do", "least h", "money", "expected h", "money", "most h", "money", "known")
+
+
+def stage_rows(pipeline: Pipeline) -> Rows:
+    """Return a row of the columns for each stage, and one for all of them."""
+    rows = [_row(one) for one in pipeline.stages.values()]
+    done = [one.record.costs for one in pipeline.stages.values() if one.record is not None]
+    total = (
+        "all", "", f"{len(done)} of {len(rows)}",
+        f"{sum(one.seconds for one in done) / _HOUR_S:.2f}",
+        f"{sum(one.gpu_hours for one in done):.2f}",
+        f"{sum(one.tokens for one in done):.0f}",
+        f"{sum(one.judge_tokens for one in done):.0f}",
+        f"{sum(one.money for one in done):.2f}",
+    )  # fmt: skip
+    return [*rows, total]
+
+
+def expected_rows(pipeline: Pipeline) -> Rows:
+    """Return what each stage that is not done is expected to take and cost, and the sums."""
+    rows: Rows = []
+    sums = [0.0] * 6
+    unknown = False
+    for one in pipeline.stages.values():
+        if one.record is not None:
+            continue
+        told, price = one.expected, rate(one.stage, pipeline.config)
+        if told.hours is None:
+            unknown = True
+            rows.append((one.name, *("?" for _ in sums), told.source))
+            continue
+        hours = _hours(told)
+        found = [value for hour in hours for value in (hour, hour * price)]
+        sums = [have + new for have, new in zip(sums, found, strict=True)]
+        rows.append((one.name, *(f"{value:.2f}" for value in found), told.source))
+    source = "without those that are not known" if unknown else ""
+    rows.append(("all", *(f"{one:.2f}" for one in sums), source))
+    return rows
+
+
+def print_state(pipeline: Pipeline, console: Console) -> None:
+    """Print the stages with their state, and what is expected of the rest."""
+    console.print(_table(STAGE_COLUMNS, stage_rows(pipeline)))
+    console.print()
+    if any(one.record is None for one in pipeline.stages.values()):
+        console.print(_table(_EXPECTED, expected_rows(pipeline)))
+        console.print()
+
+
+def as_values(pipeline: Pipeline) -> dict[str, object]:
+    """Return the state as JSON values."""
+    return {
+        "name": pipeline.config.name,
+        "spent": pipeline.spent(),
+        "stages": [
+            {
+                "name": one.name,
+                "kind": one.stage.kind,
+                "folder": str(one.folder.output),
+                "inputs": one.folder.inputs,
+                "state": _state(one),
+                "expected_hours": one.expected.hours,
+                "expected_money": one.expected.money,
+                "record": None if one.record is None else one.record.model_dump(mode="json"),
+            }
+            for one in pipeline.stages.values()
+        ],
+        "overruled": [one.model_dump(mode="json") for one in pipeline.overrules()],
+    }
+
+
+def _row(planned: PlannedStage) -> tuple[str, ...]:
+    head = (planned.name, planned.stage.kind, _state(planned))
+    if planned.record is None:
+        return (*head, f"{planned.folder.seconds() / _HOUR_S:.2f}", "", "", "", "")
+    costs = planned.record.costs
+    return (
+        *head, f"{costs.seconds / _HOUR_S:.2f}", f"{costs.gpu_hours:.2f}", f"{costs.tokens:.0f}",
+        f"{costs.judge_tokens:.0f}", f"{costs.money:.2f}",
+    )  # fmt: skip
+
+
+def _state(planned: PlannedStage) -> str:
+    if planned.record is not None:
+        verdicts = [gate.verdict for gate in planned.record.gates]
+        worst = next((one for one in ("FAIL", "INCONCLUSIVE", "PASS") if one in verdicts), "")
+        reason = f": {planned.record.reason}" if planned.record.reason else ""
+        return f"{planned.record.state}{reason} {worst}".strip()
+    return "begun" if planned.folder.attempts() else "to do"
+
+
+def _hours(told: Forecast) -> tuple[float, float, float]:
+    assert told.hours is not None
+    return told.minimum_hours or 0.0, told.hours, told.maximum_hours or told.hours
+
+
+def _table(columns: tuple[str, ...], rows: Rows) -> Table:
+    shown = Table(box=None, pad_edge=False)
+    for number, column in enumerate(columns):
+        shown.add_column(column, justify="left" if number < 3 else "right")
+    for row in rows:
+        shown.add_row(*(visible(cell) for cell in row))
+    return shown

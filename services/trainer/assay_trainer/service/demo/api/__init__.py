@@ -1,0 +1,1 @@
+"""The demo's page over HTTP, for this machine alone."""

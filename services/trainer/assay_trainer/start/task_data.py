@@ -1,0 +1,237 @@
+"""The data of a new run: its two sources in the run file, from files or a dataset of a hub."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import constants
+
+from assay_shared.errors import DatasetError, NotFound, Unreachable
+from assay_shared.types import Role, Task
+from assay_trainer.data.hub_files import split_files
+from assay_trainer.data.tables import JSON_LINES, read_rows
+from assay_trainer.hub import download, resolve
+from assay_trainer.start.columns import TaskColumns, find_columns, first_rows, is_task, row_text
+from assay_trainer.start.rubric_kinds import KINDS, TaskKind, kind_of
+from assay_trainer.table_source import HubFiles, RowMap, check_repository_name
+
+#: A tenth of the prompts is held out, and 200 at most; a file needs 8 rows to train on.
+_HELD_OUT_SHARE, _MOST_HELD_OUT, _FEWEST_ROWS = 10, 200, 8
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """The options about data, as they were given."""
+
+    data: str
+    held_out: Path | None = None
+    rubric: str | None = None
+    prompt_column: str | None = None
+    answer_column: str | None = None
+    config: str | None = None
+    split: str = "train"
+    held_out_split: str = "test"
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """The sources of training and held-out tasks, as the run file has them.
+
+    `files` are the lines of files to write, by their names.
+    """
+
+    train: dict[str, Any]
+    held_out: dict[str, Any]
+    rubric: str
+    max_tokens: int
+    told: str
+    files: dict[str, list[str]]
+
+
+def task_data(options: DataOptions, folder: Path) -> TaskData:
+    """Return the data of a run whose files may be written to `folder`.
+
+    Raises:
+        DatasetError: a file or dataset cannot be used; names the option and the columns.
+        NotFound: there is neither such a file nor such a dataset.
+    """
+    path = Path(options.data).expanduser()
+    if path.is_file():
+        rows = first_rows(path)
+        if path.name.endswith(JSON_LINES) and is_task(rows[0]):
+            return _own_tasks(path, options)
+        return _table(path, rows, options, folder)
+    if path.exists():
+        raise DatasetError(f"{path} is not a file", field="--data")
+    try:
+        check_repository_name(options.data)
+    except ValueError as error:
+        message = f"there is no file {options.data!r:.200}, and a hub's name {error}"
+        raise NotFound(message, field="--data") from None
+    if path.name.endswith((".jsonl", ".csv", ".parquet", ".gz")):
+        raise NotFound(f"there is no file {path}", field="--data")
+    return _hub(options)
+
+
+def _own_tasks(path: Path, options: DataOptions) -> TaskData:
+    """Return the sources of files of Assay's own tasks, with their own rubrics."""
+    seen = first_rows(path, 100_000)
+    roles = {str(row.get("role")) for row in seen}
+    own = {str(row.get("rubric")) for row in seen}
+    rubric = options.rubric or ", ".join(sorted(own)[:5])
+    Task.model_validate(seen[0])
+    held_out = options.held_out or path
+    if options.held_out is None and roles <= {Role.TRAIN.value}:
+        raise DatasetError(
+            f"{path} has no task with the role test or validation to measure on",
+            field="--held-out",
+            hint="name a second file, or give some tasks that role",
+        )
+    both: list[dict[str, Any]] = [
+        {"kind": "jsonl", "path": str(one.expanduser().resolve())} for one in (path, held_out)
+    ]
+    if options.held_out is None:
+        other = Role.TEST if Role.TEST.value in roles else Role.VALIDATION
+        both[0]["role"], both[1]["role"] = Role.TRAIN.value, other.value
+    if options.rubric is not None:
+        both = [one | {"rubric": options.rubric} for one in both]
+    most = max(kind_of(one).max_tokens for one in own)
+    return TaskData(both[0], both[1], rubric, most, f"tasks of {path.name}", {})
+
+
+def _table(path: Path, rows: list[dict[str, Any]], options: DataOptions, folder: Path) -> TaskData:
+    columns = find_columns(rows, str(path), options.prompt_column, options.answer_column)
+    kind = _kind(options.rubric, columns)
+    mapped = row_map(columns, kind)
+    if options.held_out is not None:
+        held = options.held_out.expanduser()
+        other = first_rows(held)
+        find_columns(other, str(held), columns.prompt, columns.answer)
+        numbers = [sum(1 for _ in _filled_rows(one, columns)) for one in (path, held)]
+        files, places = {}, [path, held]
+        told = f"{path.name}: {numbers[0]} rows, measured on {numbers[1]} of {held.name}"
+    else:
+        files = _split(path, columns)
+        places = [folder / "data" / name for name in files]
+        counts = [len(lines) for lines in files.values()]
+        told = f"{path.name}: {counts[0]} rows to train on, {counts[1]} held out"
+    train, held_out = (
+        {"kind": "table", "path": str(place.resolve()), "role": role, "map": mapped}
+        for place, role in zip(places, ("train", "test"), strict=True)
+    )
+    told = f"{told}; columns {columns.prompt} and {columns.answer}"
+    return TaskData(train, held_out, kind.rubric, kind.max_tokens, told, files)
+
+
+def _split(path: Path, columns: TaskColumns) -> dict[str, list[str]]:
+    """Return the lines to train on and those held out; equal prompts are on one side."""
+    lines: dict[bytes, list[str]] = {}
+    for row in _filled_rows(path, columns):
+        shown = " ".join(str(row[columns.prompt]).lower().split())
+        digest = hashlib.sha256(shown.encode(errors="replace")).digest()
+        lines.setdefault(digest, []).append(row_text(row))
+    num_held_out = min(len(lines) // _HELD_OUT_SHARE, _MOST_HELD_OUT)
+    chosen = set(sorted(lines)[:num_held_out])
+    train = [line for digest, some in lines.items() if digest not in chosen for line in some]
+    held_out = [line for digest, some in lines.items() if digest in chosen for line in some]
+    if len(train) < _FEWEST_ROWS or not held_out:
+        raise DatasetError(
+            f"{path} has {len(train) + len(held_out)} rows, too few to hold some out",
+            field="--held-out",
+            hint="name a second file to measure on",
+        )
+    return {"train.jsonl": train, "held_out.jsonl": held_out}
+
+
+def _filled_rows(path: Path, columns: TaskColumns) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file.
+
+    Raises:
+        DatasetError: a row lacks a prompt or an answer; names file, row and column.
+    """
+
+    def check(row: object) -> dict[str, Any]:
+        if not isinstance(row, dict):
+            raise DatasetError(f"a row must be an object, not {type(row).__name__}")
+        for column in (columns.prompt, columns.answer):
+            if not str("" if row.get(column) is None else row[column]).strip():
+                raise DatasetError("it is empty; leave the row out, or fill it", field=column)
+        return row
+
+    wanted = RowMap(prompt=f"{{{columns.prompt}}}", rubric="r", gold=f"{{{columns.answer}}}")
+    yield from read_rows(path, wanted, check)
+
+
+def _hub(options: DataOptions) -> TaskData:
+    if options.held_out is not None:
+        raise DatasetError(
+            "goes with a file; a hub's dataset has --held-out-split", field="--held-out"
+        )
+    columns = _hub_columns(options)
+    kind = _kind(options.rubric, columns)
+    base: dict[str, Any] = {"kind": "hub", "name": options.data}
+    if options.config is not None:
+        base["config"] = options.config
+    train, held_out = (
+        base | {"split": split, "role": role, "map": row_map(columns, kind)}
+        for split, role in ((options.split, "train"), (options.held_out_split, "test"))
+    )
+    told = (
+        f"{options.data}, split {options.split}, measured on {options.held_out_split}; columns "
+        f"{columns.prompt} and {columns.answer}"
+    )
+    return TaskData(train, held_out, kind.rubric, kind.max_tokens, told, {})
+
+
+def _hub_columns(options: DataOptions) -> TaskColumns:
+    """Return the columns by the held-out split's first file; as named, if no hub answers."""
+    source = HubFiles.model_validate(
+        {
+            "kind": "hub",
+            "name": options.data,
+            "config": options.config,
+            "split": options.held_out_split,
+        }
+    )
+    try:
+        repository = resolve("dataset", options.data, None)
+        first = next(iter(split_files(source, repository)))
+        rows = first_rows(download(repository, [first]) / first)
+    except (Unreachable, NotFound) as error:
+        if isinstance(error, NotFound) and not constants.is_offline_mode():
+            raise
+        if options.prompt_column and options.answer_column:
+            return TaskColumns(options.prompt_column, options.answer_column, ())
+        raise Unreachable(
+            f"{error.message}, so its columns are not known",
+            service="hub",
+            hint="--prompt-column and --answer-column name them",
+        ) from None
+    return find_columns(rows, options.data, options.prompt_column, options.answer_column)
+
+
+def _kind(rubric: str | None, columns: TaskColumns) -> TaskKind:
+    if rubric is not None:
+        return kind_of(rubric)
+    is_math = columns.has_hashes or columns.has_boxes or columns.are_numbers
+    return KINDS["math" if is_math else "qa"]
+
+
+def row_map(columns: TaskColumns, kind: TaskKind) -> dict[str, str]:
+    """Return the map from columns to a task: prompt, gold, reference and rubric."""
+    ask = f"{{{columns.prompt}}}" + (f"\n\n{kind.ask}" if kind.ask else "")
+    column = columns.answer
+    gold, reference = kind.gold.replace("{answer}", f"{{{column}}}"), f"{{{column}}}"
+    if columns.has_hashes:
+        gold, reference = f"{{{column}:no_calculator}}", f"{{{column}:after_hashes}}"
+    elif columns.has_boxes:
+        gold, reference = f"{{{column}}}", f"{{{column}:boxed}}"
+    return {"prompt": ask, "gold": gold, "reference": reference, "rubric": kind.rubric}
+
+
+def files_of(data: TaskData) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each file to write."""
+    for name, lines in data.files.items():
+        yield name, "\n".join(lines) + "\n"

@@ -1,0 +1,242 @@
+"""A first run file and .env: what is written, and the errors of common mistakes."""
+
+import csv
+import json
+import re
+import stat
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from huggingface_hub import constants
+from typer.testing import CliRunner, Result
+
+from assay_reward.rubric import Rubrics
+from assay_shared.errors import AssayError, ConfigError, Conflict, DatasetError, InvalidInput
+from assay_shared.settings.environment import ServiceSettings
+from assay_shared.settings.run_file import load_config
+from assay_trainer.checks.leaks.check import check_leaks
+from assay_trainer.config import RunConfig
+from assay_trainer.data.dataset import DatasetPurpose, open_dataset
+from assay_trainer.inert_rules import refuse_inert
+from assay_trainer.pipeline.plan_rules import check_settings
+from assay_trainer.start.cards import GIB, CardSet
+from assay_trainer.start.command import init
+from assay_trainer.start.layout import plan_layout
+from assay_trainer.start.rubric_kinds import BUILT_IN
+from assay_trainer.start.sized_model import size_model
+from tests.support.policies import make_policy_folder
+
+ROOT = Path(__file__).parents[4]
+COMPOSE = (ROOT / "docker-compose.yml").read_text()
+app = typer.Typer()
+app.command()(init)
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    make_policy_folder(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return table(tmp_path / "sums.csv", ("question", "answer"))
+
+
+def table(path: Path, columns: tuple[str, str], rows: int = 120) -> str:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows((f"What is {n} + {n * 7}?", str(n * 8)) for n in range(rows))
+    return str(path)
+
+
+def call(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, arguments)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def variables(file: Path) -> dict[str, str]:
+    return dict(re.findall(r"^(\w+)='?(.*?)'?$", file.read_text(), re.MULTILINE))
+
+
+def test_the_run_file_is_one_that_trains(tmp_path: Path, model: str, data: str) -> None:
+    shown = call("first", "--model", model, "--data", data, "--gpus", "none").stdout
+    config = load_config(RunConfig, tmp_path / "first" / "run.yaml")
+    refuse_inert(config)
+    assert check_settings(config) == []
+    train = open_dataset(config.data.train, DatasetPurpose.TRAIN, None)
+    held_out = open_dataset(config.data.held_out, DatasetPurpose.EVALUATE, None)
+    assert config.data.leaks is not None
+    check_leaks(train.tasks, held_out.tasks, config.data.leaks, 0).refuse(0.0)
+    assert (len(train.tasks), len(held_out.tasks)) == (108, 12), "a tenth is held out"
+    assert (train.tasks[0].rubric, train.tasks[0].gold) == (
+        "math",
+        f"#### {train.tasks[0].reference}",
+    )
+    assert config.grpo is not None
+    assert config.grpo.max_tokens == 64, "half of a context of 128"
+    assert "assay train first/run.yaml" in shown
+    assert "nothing is wrong with the settings" in shown
+
+
+def test_the_environment_is_secret_and_replaced_by_force_alone(
+    tmp_path: Path, model: str, data: str
+) -> None:
+    command = ("first", "--model", model, "--data", data, "--gpus", "none")
+    call(*command)
+    file = tmp_path / "first" / ".env"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    before = variables(file)["ASSAY_TOKEN"]
+    assert len(before) == 64
+    with pytest.raises(Conflict, match=r"first/.env exists"):
+        call(*command)
+    assert variables(file)["ASSAY_TOKEN"] == before
+    call(*command, "--force")
+    assert variables(file)["ASSAY_TOKEN"] != before
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 8])
+@pytest.mark.parametrize("is_run", [False, True])
+def test_every_variable_for_compose_is_one_of_its_file(
+    tmp_path: Path, data: str, number: int, is_run: bool
+) -> None:
+    gpus = f"{number}x80" if number else "none"
+    run = ("--model", "owner/name-0.1B", "--data", data) if is_run else ()
+    call("c", "--compose", "--gpus", gpus, *run)
+    found = variables(tmp_path / "c" / ".env")
+    assert {"ASSAY_TOKEN", "ASSAY_REDIS_PASSWORD"} <= found.keys()
+    services = yaml.safe_load(COMPOSE)["services"]
+    for name in found:
+        in_environment = any(name in one.get("environment", {}) for one in services.values())
+        assert f"${{{name}:" in COMPOSE or in_environment, name
+    assert ("ASSAY_TRAINER_GPU" in found) == bool(number)
+    if is_run:
+        config = load_config(RunConfig, tmp_path / "c" / found["ASSAY_RUN_FILE"])
+        assert str(config.policy.folder) == "/var/lib/assay/models/name-0.1B"
+        named = {Path(str(one.path)).name for one in (config.data.train, config.data.held_out)}  # type: ignore[union-attr]
+        assert named == {path.name for path in Path(found["ASSAY_DATA"]).iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        (("--data", "gone.csv"), AssayError, "there is no file gone.csv"),
+        (("--rubric", "maths"), ConfigError, "there is no rubric 'maths'"),
+        (("--prompt-column", "ask"), DatasetError, "There are: question, answer"),
+        (("--gpus", "two"), ConfigError, "as 2x80 for two GPUs"),
+        (("--model", "owner/nameless"), ConfigError, "has no size in its name"),
+        (("--model", "."), ConfigError, "has no config.json"),
+    ],
+)
+def test_a_wrong_option_is_named_and_nothing_is_written(
+    tmp_path: Path, data: str, options: tuple[str, ...], error: type[AssayError], words: str
+) -> None:
+    given = {"--model": "owner/name-0.1B", "--data": data, "--gpus": "1x80"}
+    given |= {options[0]: options[1]}
+    with pytest.raises(error, match=re.escape(words)) as refused:
+        call("first", *(word for pair in given.items() for word in pair))
+    assert refused.value.field is not None
+    assert not (tmp_path / "first").exists()
+
+
+def test_a_file_without_an_answer_column_lists_its_columns(tmp_path: Path, data: str) -> None:
+    path = table(tmp_path / "notes.csv", ("question", "notes"))
+    with pytest.raises(DatasetError, match=r"no answer column: .* There are: notes") as refused:
+        call("first", "--model", "a/b-0.1B", "--data", path, "--gpus", "1x80")
+    assert "--answer-column" in (refused.value.hint or "")
+    call(
+        "first", "--model", "a/b-0.1B", "--data", path, "--gpus", "1x80", "--answer-column", "notes"
+    )
+
+
+@pytest.mark.parametrize("answer", [None, "", "  "])
+def test_a_row_without_an_answer_is_named_on_either_side(
+    tmp_path: Path, model: str, data: str, answer: str | None
+) -> None:
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(30)]
+    rows[3]["answer"] = answer  # type: ignore[assignment]
+    (tmp_path / "null.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for options in (("null.jsonl",), (data, "--held-out", "null.jsonl")):
+        with pytest.raises(DatasetError, match="is empty; leave the row out") as refused:
+            call("first", "--model", model, "--gpus", "none", "--data", *options)
+        assert "null.jsonl:4" in str(refused.value)
+        assert "answer" in str(refused.value)
+        assert not (tmp_path / "first").exists()
+
+
+def test_a_full_folder_and_one_that_cannot_be_written_are_refused(
+    tmp_path: Path, model: str, data: str
+) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine").write_text("x")
+    command = ("--model", model, "--data", data, "--gpus", "none")
+    with pytest.raises(Conflict, match="exists and is not empty"):
+        call("full", *command)
+    with pytest.raises(InvalidInput, match=r"sums\.csv is not a folder"):
+        call("sums.csv", *command)
+    with pytest.raises(InvalidInput, match="cannot be"):
+        call("/proc/assay-first", *command)
+    assert [path.name for path in full.iterdir()] == ["mine"]
+
+
+def test_a_gpu_that_is_too_small_says_what_would_fit() -> None:
+    seven = size_model("owner/name-7B")
+    assert 7.4e9 < seven.num_weights < 7.8e9
+    assert seven.known_by.startswith("guessed from 7B in its name")
+    with pytest.raises(ConfigError) as refused:
+        plan_layout(seven, CardSet(1, 80 * GIB, "test"), 512, False, one_trainer=False)
+    told = str(refused.value)
+    assert "a GPU of 80 GiB is too small for owner/name-7B" in told
+    assert "--lora fits in 26.5 GiB" in told
+    assert "all weights fit on 2 GPUs" in told
+    with pytest.raises(ConfigError, match="an engine needs 2 GPUs"):
+        plan_layout(seven, CardSet(1, 16 * GIB, "test"), 512, None, one_trainer=False)
+
+
+def test_engine_and_trainer_get_their_gpus_by_the_sizes() -> None:
+    small, large = size_model("a/b-1.5B"), size_model("a/b-32B")
+    alone = plan_layout(small, CardSet(1, 80 * GIB, ""), 512, None, one_trainer=False)
+    assert (alone.engine_gpus, alone.trainer_gpus, alone.trainer.lora) == ((0,), (0,), None)
+    assert alone.trainer.needed + alone.utilisation * 80 * GIB < 80 * GIB
+    eight = plan_layout(large, CardSet(8, 80 * GIB, ""), 512, None, one_trainer=False)
+    assert (eight.engine_gpus, eight.trainer_gpus) == ((0, 1, 2, 3, 4, 5), (6, 7))
+    assert (eight.engine_processes, eight.trainer.lora is not None) == (6, True)
+
+
+def test_own_tasks_keep_their_rubrics(tmp_path: Path, model: str) -> None:
+    base = {"dataset": "d", "rubric": "qa", "prompt": "p", "reference": "r"}
+    rows = [base | {"id": f"{n}", "role": ("train", "test")[n % 2]} for n in range(20)]
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    call("own", "--model", model, "--data", str(path), "--gpus", "none")
+    config = load_config(RunConfig, tmp_path / "own" / "run.yaml")
+    assert len(open_dataset(config.data.train, DatasetPurpose.TRAIN, None).tasks) == 10
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows[::2]))
+    with pytest.raises(DatasetError, match="has no task with the role test"):
+        call("other", "--model", model, "--data", str(path), "--gpus", "none")
+
+
+def test_the_variables_of_services_are_settings(tmp_path: Path, data: str) -> None:
+    call("first", "--model", "a/b-0.1B", "--data", data, "--gpus", "1x80")
+    example = (ROOT / ".env.example").read_text()
+    for name in variables(tmp_path / "first" / ".env"):
+        assert re.search(rf"^{name}=", example, re.MULTILINE), name
+    assert "token" in ServiceSettings.model_fields
+
+
+def test_the_rubrics_are_those_of_the_reward_service() -> None:
+    assert sorted(BUILT_IN) == sorted(rubric.name for rubric in Rubrics(None).all())
