@@ -1,12 +1,14 @@
 """Shared by all tests: a clean environment, real servers, a tiny policy."""
 
 import json
+import logging
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +41,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
     return Together(config, log)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is marked `nightly`, unless ASSAY_NIGHTLY is set."""
+    if "ASSAY_NIGHTLY" in os.environ:
+        return
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.add_marker(pytest.mark.skip(reason="part of make nightly: ASSAY_NIGHTLY=1"))
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the developer's shell reaches a test, but for the data folder."""
@@ -47,6 +58,15 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(variable)
     # Tests of isolation name the level they need; the others run wherever there is one.
     monkeypatch.setenv("ASSAY_SANDBOX_MINIMUM_ISOLATION", "fallback")
+
+
+@pytest.fixture(autouse=True)
+def clean_log_level() -> Iterator[None]:
+    """Undo the level of the root logger that a command sets in this process."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
 
 
 @pytest.fixture
@@ -118,9 +138,13 @@ def running_sandbox(**environment: str) -> Iterator[SandboxProcess]:
         message = json.loads(process.stderr.readline())["message"]
         if "listening on" in message:
             url = message.split()[-1]
+    # A full pipe would block the sandbox at its next log line.
+    drain = threading.Thread(target=deque, args=(process.stderr, 0), daemon=True)
+    drain.start()
     yield SandboxProcess(process, url)
     process.kill()
     process.wait()
+    drain.join(10)
     process.stderr.close()
 
 

@@ -2,20 +2,27 @@
 
 import json
 import re
+import shlex
+import subprocess
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import typer
+import typer.core
+import typer.main
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
 from assay_inference.settings import InferenceSettings
 from assay_judge.config import JudgeConfig
 from assay_judge.settings import JudgeSettings
+from assay_reward.executor.config import ExecutorConfig
 from assay_reward.rubric import Rubrics
 from assay_reward.settings import RewardSettings
 from assay_reward.verifiers import VERIFIERS
 from assay_sandbox.settings import SandboxSettings
+from assay_shared.cli import app
 from assay_shared.settings.run_file import load_config
 from assay_trainer.config import RunConfig
 from assay_trainer.inert_rules import refuse_inert
@@ -25,10 +32,14 @@ ROOT = Path(__file__).parent.parent
 CONFIGS = ROOT / "configs"
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 SETTINGS = (InferenceSettings, SandboxSettings, JudgeSettings, RewardSettings, TrainerSettings)
-RUN_FILES = [path for path in sorted(CONFIGS.glob("*.yaml")) if path.name != "judge.yaml"]
+RUN_FILES = [
+    path
+    for path in sorted(CONFIGS.glob("*.yaml"))
+    if path.name not in ("judge.yaml", "executor.yaml")
+]
 
 
 def shown(default: object) -> str:
@@ -58,8 +69,9 @@ def test_every_run_file_loads(path: Path) -> None:
     refuse_inert(config)
 
 
-def test_the_judge_and_rubric_files_load() -> None:
+def test_the_judge_executor_and_rubric_files_load() -> None:
     assert len(load_config(JudgeConfig, CONFIGS / "judge.yaml").chain) == 3
+    assert len(load_config(ExecutorConfig, CONFIGS / "executor.yaml").models) == 2
     rubrics = Rubrics(CONFIGS / "rubrics")
     for path in (CONFIGS / "rubrics").glob("*.yaml"):
         assert rubrics.find(path.stem).name == path.stem
@@ -100,6 +112,35 @@ def test_every_command_is_documented() -> None:
         if not re.search(rf"\bassay {entry.name}\b", text)
     ]
     assert missing == []
+
+
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+MAX_TUTORIAL_WORDS = 900
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_s_commands_can_be_read_by_the_shell_and_by_assay(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.split()) <= MAX_TUTORIAL_WORDS
+    assert "What went wrong" in text
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        subprocess.run(["bash", "-n"], input=block, text=True, check=True)
+        for line in block.splitlines():
+            if (call := re.search(r"\.venv/bin/assay (.+)", line)) is not None:
+                assert_flags_exist(shlex.split(call[1], comments=True))
+
+
+def assert_flags_exist(words: list[str]) -> None:
+    """Find the command that the words name, and each of their flags among its options."""
+    command = typer.main.get_command(app)
+    while words and isinstance(command, typer.core.TyperGroup):
+        found = command.get_command(typer.Context(command), words.pop(0))
+        assert found is not None
+        command = found
+    flags = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
+    assert {word for word in words if word.startswith("--")} <= flags
 
 
 def test_every_make_target_of_the_documents_exists() -> None:

@@ -270,9 +270,8 @@ async def test_a_process_that_dies_in_mid_transfer_fails_it_and_a_folder_brings_
         # Neither the limit of the transfer nor the new process is waited for.
         assert trainer.fell_back_at - killed_at[0] < TRANSFER_TIMEOUT_S / 2
         assert f"did not take version {status.policy.version} directly" in reason  # type: ignore[union-attr]
-        assert await all_serve(client) == status.model_copy(
-            update={"replicas": (await client.weight_status()).replicas}
-        )
+        serving = await all_serve(client)
+        assert serving == status.model_copy(update={"replicas": serving.replicas})
         after = await trainer.publish(mode)
         assert after.source is None, "directly again"
         await asyncio.sleep(0.3)

@@ -77,7 +77,7 @@ async def test_a_program_is_mended_over_http(serve: Serve) -> None:
             "```python\ndef f(x):\n    return 2 * x\n```",
         )
     assert "SyntaxError" in broken.observation
-    assert "1 of 3 tests passed" in wrong.observation
+    assert "Tests passed: less than half." in wrong.observation
     assert "f(2)" not in wrong.observation
     assert not wrong.done
     assert right.done
@@ -86,7 +86,7 @@ async def test_a_program_is_mended_over_http(serve: Serve) -> None:
 async def test_the_environments_are_listed(serve: Serve) -> None:
     async with RewardClient(serve(create_reward(RewardSettings())), retry=NO_RETRY) as client:
         listed = await client.environments()
-    assert [one.name for one in listed] == ["code_repair", "or_debug"]
+    assert [one.name for one in listed] == ["code_repair", "or_debug", "workflow"]
     assert all(one.description for one in listed)
 
 

@@ -221,6 +221,11 @@ def test_a_run_that_is_trained_keeps_its_policy(
         pytest.raises(Conflict, match="inference serves the policy of run busy"),
     ):
         evaluated(settings, tmp_path / "out", sets, policy=str(other))
+    # The folder of a pipeline is held too, and is not trained.
+    (runs / "busy" / "pipeline.json").write_text("{}")
+    with held(runs / "busy"):
+        protocol = {"max_tokens": 8}
+        evaluated(settings, tmp_path / "out", sets, policy=str(other), protocol=protocol)
 
 
 @pytest.fixture

@@ -88,6 +88,7 @@ def test_a_folder_that_fails_a_check_says_what_it_cannot_be_used_for(
     assert "loading with transformers: yes" in done.stdout
 
 
+@pytest.mark.nightly
 def test_shards_of_verl_become_the_folder_they_were_made_of(
     folder: Path, tmp_path: Path, prompts: tuple[str, str]
 ) -> None:
@@ -100,6 +101,7 @@ def test_shards_of_verl_become_the_folder_they_were_made_of(
     assert json.loads((output / "handoff.json").read_text())["source"]["step"] == 12
 
 
+@pytest.mark.nightly
 def test_a_killed_command_leaves_no_folder_and_works_again(
     folder: Path, tmp_path: Path, prompts: tuple[str, str]
 ) -> None:

@@ -16,6 +16,7 @@ from assay_inference.api.app import create_app
 from assay_inference.settings import InferenceSettings
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
+from assay_shared.clients.weight_upload import upload_weights
 from assay_shared.errors import ConfigError, InvalidInput, WeightsRefused
 from assay_shared.runtime.processes import spawn
 from assay_shared.settings.environment import ServiceSettings
@@ -25,7 +26,9 @@ from assay_shared.types import (
     PolicyVersion,
     SamplingParams,
     SyncMode,
+    UploadedWeights,
     WeightStatus,
+    WeightUpdate,
 )
 from assay_shared.weights import checkpoint
 from assay_trainer.learner.network.model import create_policy
@@ -114,6 +117,30 @@ async def until(
         while not is_so(status := await client.weight_status()):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         return status
+
+
+async def test_replicas_that_see_no_folder_of_the_router_get_an_upload(
+    serve: Serve, tmp_path: Path, folders: list[Path]
+) -> None:
+    """The trainer uploads to the router, and the router to each replica, on other machines."""
+    nowhere = {"inference_weight_roots": "", "runs": tmp_path / "nowhere"}
+    urls = [serve(create_app(cpu_settings(**nowhere))) for _ in range(2)]
+    by_folder = router_settings(*urls)
+    async with InferenceClient(serve(create_app(by_folder)), retry=NO_RETRY) as client:
+        with pytest.raises(InvalidInput, match="outside the folders"):
+            await publish(client, folders[0], 1)
+    by_upload = by_folder.model_copy(update={"weight_transfer": "upload"})
+    async with InferenceClient(serve(create_app(by_upload)), retry=NO_RETRY) as client:
+        for version in (1, 2):
+            uploaded = await upload_weights(client, folders[version])
+            policy = PolicyVersion(version=version, digest=checkpoint.digest(folders[version]))
+            update = WeightUpdate(source=UploadedWeights(upload=uploaded.id), policy=policy)
+            status = await client.update_weights(update)
+            assert {one.policy and one.policy.version for one in status.replicas.values()} == {
+                version
+            }
+        answer = await client.generate(GenerateRequest(prompt=TEXTS[0], sampling=SAMPLING))
+        assert versions([answer]) == {2}
 
 
 def versions(answers: list[GenerateResponse]) -> set[int]:

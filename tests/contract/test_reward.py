@@ -316,3 +316,6 @@ def test_a_setting_that_names_no_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no file .*none") as raised:
         create_judge(JudgeSettings(judge_config=tmp_path / "none"))
     assert raised.value.field == "ASSAY_JUDGE_CONFIG"
+    with pytest.raises(ConfigError, match="there is no file") as raised:
+        create_reward(RewardSettings(executor_config=tmp_path / "none"))
+    assert raised.value.field == "ASSAY_EXECUTOR_CONFIG"

@@ -5,7 +5,6 @@ import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import aiohttp
 import pytest
 import yaml
 
@@ -94,12 +93,3 @@ async def test_a_long_list_of_runs_holds_up_nobody(
     assert not any(one.done() for one in lists)
     goes_on.set()
     assert await asyncio.gather(*lists) == [[], [], []]
-
-
-async def test_the_dashboard_is_one_page(client: TrainerClient) -> None:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(client._base_url + "/") as response,
-    ):
-        assert response.status == 200
-        assert "<title>Assay</title>" in await response.text()

@@ -9,6 +9,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -21,6 +22,7 @@ from fastapi.responses import JSONResponse
 from assay_shared.local.launcher import Launcher, running_services
 from assay_shared.runs.run_folder import Event, RunFolder
 from tests.conftest import wait_until
+from tests.support.executor_model import ExecutorModel, Skill
 from tests.support.runs import SFT_ONLY
 from tests.support.upstream import says, verdict
 
@@ -50,22 +52,39 @@ class JudgeModel:
             return JSONResponse(verdict("CORRECT" if same else "INCORRECT"))
 
 
-@pytest.fixture(scope="session")
-def judge_model() -> Iterator[tuple[JudgeModel, str]]:
-    """The model and its address."""
-    model = JudgeModel()
+@contextmanager
+def _served(app: FastAPI) -> Iterator[str]:
+    """Serve a model's app in a thread; yield its address."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(model.app, log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    yield model, "http://{}:{}".format(*listener.getsockname())
+    yield "http://{}:{}".format(*listener.getsockname())
     server.should_exit = True
     thread.join(timeout=10)
 
 
 @pytest.fixture(scope="session")
+def judge_model() -> Iterator[tuple[JudgeModel, str]]:
+    """The model and its address."""
+    model = JudgeModel()
+    with _served(model.app) as url:
+        yield model, url
+
+
+@pytest.fixture(scope="session")
+def executor_model() -> Iterator[tuple[ExecutorModel, str]]:
+    """The model that carries workflows out, and its address."""
+    model = ExecutorModel(answer_generate=Skill(0.35, 60), programmer=Skill(0.95, 90))
+    with _served(model.app) as url:
+        yield model, url
+
+
+@pytest.fixture(scope="session")
 def mesh(
-    tmp_path_factory: pytest.TempPathFactory, judge_model: tuple[JudgeModel, str]
+    tmp_path_factory: pytest.TempPathFactory,
+    judge_model: tuple[JudgeModel, str],
+    executor_model: tuple[ExecutorModel, str],
 ) -> Iterator[Launcher]:
     """Everything up. Tests may kill parts; `mesh.watch()` starts them again."""
     home = tmp_path_factory.mktemp("mesh")
@@ -73,7 +92,14 @@ def mesh(
     provider = {"kind": "openai", "name": "model", "model": "m", "attempts": 1, "open_after": 10**6}
     config = home / "judge.yaml"
     config.write_text(yaml.safe_dump({"chain": [provider | {"base_url": judge_model[1] + "/v1"}]}))
-    settings = {"ASSAY_JUDGE_CONFIG": str(config), "ASSAY_REWARD_RETRY_BUDGET_S": "2"}
+    executor = home / "executor.yaml"
+    model = {"name": "scripted", "model": "m", "base_url": executor_model[1] + "/v1"}
+    executor.write_text(yaml.safe_dump({"models": [model]}))
+    settings = {
+        "ASSAY_JUDGE_CONFIG": str(config),
+        "ASSAY_EXECUTOR_CONFIG": str(executor),
+        "ASSAY_REWARD_RETRY_BUDGET_S": "2",
+    }
     with running_services(home, settings=settings) as mesh:
         yield mesh
         names = mesh.processes

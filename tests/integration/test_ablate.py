@@ -16,7 +16,7 @@ from assay_trainer.rollouts.rollout_log import read_rollouts
 from tests.integration.conftest import Assay, demo_file, wait_for_event
 from tests.support.runs import LOOKUP
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1500)]
 ARMS: dict[str, Any] = {
     "slow": {"grpo.learning_rate": 1e-4},
     "fast": {"grpo.learning_rate": 1e-3},

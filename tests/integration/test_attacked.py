@@ -63,7 +63,7 @@ def test_an_attacked_run_finishes_and_says_what_happened(
     wait_for_event(folder.path, "stage_started", 240, stage="data")
     second = assay.start("train", "--resume", str(folder.path))
     told = assay.finish(second, 120)
-    assert second.returncode == 2
+    assert second.returncode == 3
     assert f"belongs to process {process.pid}" in told
     wait_for_event(folder.path, "step", 240, step=3)
     process.kill()

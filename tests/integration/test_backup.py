@@ -11,6 +11,7 @@ from tests.integration.conftest import Assay, demo_file, wait_for_event
 from tests.support.runs import LOOKUP
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_put_back_from_a_backup_goes_on_to_its_end(

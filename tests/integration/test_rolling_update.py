@@ -77,6 +77,7 @@ def without_the_meshs_workers(mesh: Launcher) -> Iterator[None]:
         yield
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_rolling_update_in_mid_run_costs_no_group_and_no_sample(

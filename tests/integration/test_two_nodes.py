@@ -24,6 +24,8 @@ from tests.conftest import wait_until
 from tests.integration.conftest import Assay, demo_file
 from tests.support.runs import LOOKUP
 
+pytestmark = pytest.mark.nightly
+
 NUM_STEPS = 3
 START_TIMEOUT_S = 240.0
 #: Every group of a step is sampled by the weights that the step updates.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from assay_shared.types import Failure, FailureClass, Role, Status
+from assay_shared.types import Failure, FailureClass, Message, Role, Status
 from assay_trainer.evaluation.records.evaluation_record import (
     EvaluatedPolicy,
     EvaluatedSet,
@@ -62,6 +62,8 @@ def write_evaluation(
     prompt: Callable[[str], str] = "Solve {}.".format,
     sample: Callable[..., SampleRecord] = make_sample,
     tags: Callable[[str], dict[str, str]] = lambda _: {},
+    role: Role = Role.TEST,
+    history: tuple[Message, ...] | None = (),
 ) -> Path:
     """Write an evaluation whose policy's digest is made of its name; return its folder.
 
@@ -72,7 +74,7 @@ def write_evaluation(
         EvaluatedSet(
             name=one,
             source=one,
-            roles={Role.TEST: len(tasks)},
+            roles={role: len(tasks)},
             num_tasks=len(tasks),
             digest=set_digest,
             scorers=scorers,
@@ -102,7 +104,12 @@ def write_evaluation(
             one,
             [
                 EvaluatedTask(
-                    id=id_, dataset=one, role=Role.TEST, prompt=prompt(id_), tags=tags(id_)
+                    id=id_,
+                    dataset=one,
+                    role=role,
+                    prompt=prompt(id_),
+                    tags=tags(id_),
+                    history=history,
                 )
                 for id_ in tasks
             ],

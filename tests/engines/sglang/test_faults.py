@@ -177,6 +177,7 @@ async def test_killed_in_mid_sync_it_comes_back_with_the_newest_version(
     assert (await client.generate(GREEDY)).completions[0].policy == policy
 
 
+@pytest.mark.nightly
 async def test_hung_it_is_ended_and_its_version_served_again(
     app: FastAPI, client: InferenceClient
 ) -> None:
@@ -192,6 +193,7 @@ async def test_hung_it_is_ended_and_its_version_served_again(
     assert (await client.generate(GREEDY)).completions[0].token_ids == before.token_ids
 
 
+@pytest.mark.nightly
 async def test_without_the_old_folder_nothing_is_served_and_it_says_so(
     client: InferenceClient, folders: list[Path], marker: Path, tmp_path: Path
 ) -> None:
@@ -246,6 +248,7 @@ async def test_a_first_start_that_fails_is_told(serve: Serve, folders: list[Path
             await client.update_weights(update_of(folders[0], policy))
 
 
+@pytest.mark.nightly
 async def test_several_gpus_and_seeds_that_are_off_are_refused_by_name(
     serve: Serve, folders: list[Path]
 ) -> None:

@@ -1,0 +1,1 @@
+"""Runs with stored groups, for tests and measurements of the run browser."""
