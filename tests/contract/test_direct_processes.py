@@ -241,8 +241,15 @@ def in_mid_transfer(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[
     assert not calls
 
 
-@pytest.mark.parametrize("mode", [SyncMode.WAIT, SyncMode.CONTINUE])
-@pytest.mark.parametrize("old", ["by a folder", "directly"])
+@pytest.mark.parametrize(
+    ("old", "mode"),
+    [
+        ("by a folder", SyncMode.WAIT),
+        ("directly", SyncMode.CONTINUE),
+        pytest.param("by a folder", SyncMode.CONTINUE, marks=pytest.mark.nightly),
+        pytest.param("directly", SyncMode.WAIT, marks=pytest.mark.nightly),
+    ],
+)
 async def test_a_process_that_dies_in_mid_transfer_fails_it_and_a_folder_brings_all_together(
     url: str,
     app: FastAPI,

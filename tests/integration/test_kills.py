@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+import pytest
 import redis
 
 from assay_shared.local.launcher import Launcher
@@ -121,6 +122,7 @@ def test_a_run_killed_in_every_stage_ends_like_one_that_was_not(
     assert set(report["evaluations"]) == {"before", "after"}
 
 
+@pytest.mark.nightly
 def test_a_run_of_two_ranks_of_which_each_is_killed_loses_and_repeats_nothing(
     assay: Assay, mesh: Launcher, warm: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -175,7 +175,9 @@ def lead(policy: Path, checkpoints: Path, expected: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num_ranks", "victim"), [(1, 0), (2, 0), (2, 1)])
+@pytest.mark.parametrize(
+    ("num_ranks", "victim"), [(1, 0), pytest.param(2, 0, marks=pytest.mark.nightly), (2, 1)]
+)
 def test_a_kill_in_the_middle_of_writing_leaves_the_checkpoint_before(
     tmp_path: Path, num_ranks: int, victim: int
 ) -> None:
