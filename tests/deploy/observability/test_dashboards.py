@@ -69,7 +69,7 @@ def known_labels(exported: dict[str, Families], name: str) -> frozenset[str] | N
 
 def test_there_is_a_dashboard_for_each_of_what_can_go_wrong() -> None:
     names = {path.stem for path in DASHBOARDS}
-    assert names == {"mesh", "rollouts", "reward", "judge", "sandbox", "inference"}
+    assert names == {*("mesh", "rollouts", "reward", "judge", "executor", "sandbox", "inference")}
     assert len(EXPRESSIONS) > 100
 
 

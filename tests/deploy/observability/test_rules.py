@@ -58,6 +58,10 @@ HEALTHY: Series = {
     'assay_judge_left_alone{provider="p"}': stays(0),
     'assay_judge_decisions_total{provider="p", label="CORRECT"}': counts(100),
     'assay_judge_decisions_total{provider="p", label="failed"}': counts(5),
+    'assay_executor_left_alone{provider="p"}': stays(0),
+    'assay_executor_calls_total{model="m", outcome="answered"}': counts(100),
+    'assay_executor_calls_total{model="m", outcome="ProviderFailed"}': counts(5),
+    'assay_executor_calls_total{model="m", outcome="gone"}': counts(100),
     'assay_sandbox_info{isolation="pooled"}': stays(1),
     "assay_sandbox_run_seconds_count": counts(1000),
     "assay_sandbox_faults_total": counts(1),
@@ -93,6 +97,10 @@ TROUBLE: dict[str, Series] = {
     "AssayNoRewards": {'assay_reward_answers_total{rubric="math", outcome="judge"}': counts(9000)},
     "AssayJudgeLeftAlone": {'assay_judge_left_alone{provider="p"}': stays(1)},
     "AssayJudgeFails": {'assay_judge_decisions_total{provider="p", label="failed"}': counts(80)},
+    "AssayExecutorLeftAlone": {'assay_executor_left_alone{provider="p"}': stays(1)},
+    "AssayExecutorFails": {
+        'assay_executor_calls_total{model="m", outcome="ProviderFailed"}': counts(80)
+    },
     "AssaySandboxFallback": {'assay_sandbox_info{isolation="fallback"}': stays(1)},
     "AssaySandboxFaults": {"assay_sandbox_faults_total": counts(50)},
     "AssaySandboxSaturated": {'assay_sandbox_refused_total{instance="s"}': counts(5)},
