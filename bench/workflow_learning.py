@@ -20,6 +20,7 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -73,6 +74,7 @@ _MEASURED = {
     "executor_tokens": "workflow_tokens",
     "executor_calls": "workflow_calls",
 }
+_END = "<|im_end|>"
 _CONFIDENCE = 0.95
 _LONGEST_PROBLEM = 320
 _WRONG = (-1, 1, 2, 10)
@@ -203,14 +205,17 @@ def prepare(folder: Path, data: Path, seed: int, sizes: Sizes) -> list[Task]:
 def write_policy(folder: Path, on_gpu: bool) -> None:
     """Write SmolLM2 as a checkpoint that ends its replies as its chat template does."""
     import torch
+    from transformers import AutoTokenizer
 
     from examples.sums import write_model
 
     write_model(folder, torch.bfloat16 if on_gpu else torch.float32)
     file = folder / "tokenizer_config.json"
     # Some versions of transformers write another end token of a GGUF file.
-    written = json.loads(file.read_text()) | {"eos_token": "<|im_end|>"}
-    file.write_text(json.dumps(written, indent=2))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token": _END}, indent=2))
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    if tokenizer.encode(_END, add_special_tokens=False) != [tokenizer.eos_token_id]:
+        raise SystemExit(f"{folder}: {_END} is not the end token: {tokenizer.eos_token}")
 
 
 def run_file(folder: Path, model: Path, sizes: Sizes, asked: argparse.Namespace) -> Path:
@@ -554,6 +559,7 @@ def main() -> None:
     parser.add_argument("--vllm", default=_VLLM, help="more arguments of vLLM")
     parser.add_argument("--small", action="store_true", help="for a CPU")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     row = play(asked)
     (asked.folder / "row.json").write_text(json.dumps(row, indent=1) + "\n")
     told = {name: row[name] for name in ("measured", "rises", "forms", "best_fixed")}
