@@ -5,10 +5,10 @@
 
 SmolLM2-135M-Instruct sees workflows of mixed quality (SFT), writes workflows for held-out problems
 of GSM8K, learns by GRPO from correctness less cost less repairs, and writes again for the same
-problems. Inference, reward service, sandbox, workers and Redis are those of `assay up`, on ports of
-their own, so several seeds may run at once on one GPU. Only the executor is scripted. OUT/row.json
-has validity, reward, accuracy and cost before and after with intervals over problems, the shares
-of the workflows, and what fixed workflows are worth on the same problems.
+problems. Inference, reward service, sandbox, workers and Redis are those of `assay up`, on free
+ports: several seeds may run at once on one GPU. Only the executor is scripted. OUT/row.json has
+validity, reward, accuracy and cost before and after with intervals over problems, the shares of the
+workflows, and the value of fixed workflows on the same problems.
 
 GRPO ends after `--steps`, or with the first step after `--seconds`; all ends after `--limit-s`.
 With `--small`, a CPU gets to the end in some minutes and learns nothing.
