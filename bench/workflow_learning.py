@@ -476,7 +476,8 @@ def result(
 
 def steps_of(run: RunFolder) -> list[dict[str, Any]]:
     """Return the figures of each step of GRPO."""
-    names = ("step", "reward", "pass_rate", "num_played", "rollouts_s", "update_s", "publish_s")
+    times = ("step_s", "rollouts_s", "update_s", "publish_s")
+    names = ("step", "reward", "pass_rate", "num_played", "grad_norm", "entropy", *times)
     return [
         {name: event.data[name] for name in names} | {"measures": event.data["measures"]}
         for event in run.read_events()
@@ -496,7 +497,7 @@ def about(asked: argparse.Namespace, sizes: Sizes, on_gpu: bool) -> dict[str, An
 
     return {
         "seed": asked.seed,
-        "model": "SmolLM2-135M-Instruct",
+        "model": "SmolLM2-135M-Instruct" if asked.model is None else str(asked.model),
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
         "engine": "vllm" if on_gpu else "transformers",
         "versions": {name: installed(name) for name in ("torch", "transformers", "trl", "vllm")},
@@ -537,12 +538,15 @@ def play(asked: argparse.Namespace) -> dict[str, Any]:
             fixed = asyncio.run(asyncio.wait_for(scoring, _SCORE_S))
     before, after = read_evaluations(RunFolder(run))
     stages_s = json.loads((run / "report.json").read_text())["stages_s"]
+    steps = steps_of(RunFolder(run))
+    # The stage's own time is that of its last attempt.
+    stages_s["grpo"] = sum(one["step_s"] for one in steps)
     return {
         **about(asked, sizes, on_gpu),
         "num_steps": num_steps,
         **result(before, after, fixed),
         "seconds": {"all": clock.seconds} | stages_s,
-        "steps": steps_of(RunFolder(run)),
+        "steps": steps,
     }
 
 
