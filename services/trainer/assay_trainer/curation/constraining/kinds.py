@@ -1,4 +1,4 @@
-"""Kinds of constraints by IFEval's names, each with arguments and a wording of its own.
+"""Kinds of constraints by IFEval's names, each with arguments and a wording.
 
 The verifier `constraints` checks them. Kinds that need a certain question (yes or no) or another
 language are not here: they do not go with any instruction.
