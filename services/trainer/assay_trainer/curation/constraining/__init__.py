@@ -1,0 +1,1 @@
+"""`assay data constrain`: instructions with constraints that a program checks."""
