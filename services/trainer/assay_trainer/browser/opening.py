@@ -12,6 +12,7 @@ from assay_shared.runs.run_folder import RunFolder, RunStatus
 from assay_trainer.browser.diagnosis.judged_groups import JudgedSample
 from assay_trainer.browser.facts.run_events import RunEvents
 from assay_trainer.browser.facts.summary import RunSummary, read_config, summarise
+from assay_trainer.browser.facts.task_counts import TaskCounter
 from assay_trainer.browser.reading.filters import SampleFilter
 from assay_trainer.browser.reading.run_index import RunIndex
 from assay_trainer.browser.samples.advantages import StoredAdvantages
@@ -31,6 +32,7 @@ class OpenedRun:
     index: RunIndex
     lock: RLock = field(default_factory=RLock)
     judged: JudgedSample = field(default_factory=JudgedSample)
+    tasks: TaskCounter = field(default_factory=TaskCounter)
 
     @property
     def name(self) -> str:

@@ -167,6 +167,10 @@ class PageRoutes:
         """Return the page of a run's evaluations before and after training."""
         return await self._answered(lambda: self._pages.evaluations(self._runs.info(name)))
 
+    async def data(self, name: str) -> Response:
+        """Return the page of a run's data: sets, tasks, mixtures, leaks and duplicates."""
+        return await self._answered(lambda: self._pages.data(self._runs.info(name)))
+
     async def turned(
         self, name: str, task: _Text, set_name: Annotated[str, Query(alias="set", max_length=200)]
     ) -> Response:
@@ -200,6 +204,7 @@ def add_pages(app: FastAPI, runs: RunListing, indexes: Path) -> PageRoutes:
         ("/runs/{name}/sample", pages.one_sample),
         ("/runs/{name}/evaluations", pages.evaluations),
         ("/runs/{name}/evaluations/task", pages.turned),
+        ("/runs/{name}/data", pages.data),
         ("/compare", pages.compare),
     ):
         app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False, openapi_extra=_READ)(

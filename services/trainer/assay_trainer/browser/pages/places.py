@@ -48,6 +48,14 @@ class ServicePlaces:
     def samples(self, query: str = "") -> str:
         return f"{self.run()}/samples{f'?{query}' if query else ''}"
 
+    def data(self) -> str:
+        """Return the link to the run's data."""
+        return f"{self.run()}/data"
+
+    def domain(self, name: str) -> str:
+        """Return the link to the samples of a domain's tasks."""
+        return self.samples(urlencode({"tag": f"domain:{name}"}))
+
     def evaluations(self) -> str:
         return f"{self.run()}/evaluations"
 
