@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay_trainer.pipelines.operation import stored_pipeline
+from assay_trainer.pipelines.stored_pipeline import stored_pipeline
 from assay_trainer.pipelines.runner import Pipeline
 from tests.integration.conftest import Assay
 

@@ -97,15 +97,24 @@ class PageRoutes:
 
     def _catch_up(self, name: str) -> None:
         """Read a run's lines to their end, if nobody does so already."""
-        task = self._reading.get(name)
-        if task is None or task.done():
-            self._reading[name] = asyncio.create_task(self._read_all(name))
 
-    async def _read_all(self, name: str) -> None:
         def read() -> int:
             opened, _ = self._pages.read(self._runs.info(name))
             return opened.index.update(_CATCH_UP_S).bytes_left
 
+        self._read_on(f"lines of {name}", read)
+
+    def _count_on(self, name: str) -> None:
+        """Count a run's tasks to their end, if nobody does so already."""
+        self._read_on(f"tasks of {name}", lambda: self._pages.count_tasks(self._runs.info(name)))
+
+    def _read_on(self, what: str, read: Callable[[], int]) -> None:
+        task = self._reading.get(what)
+        if task is None or task.done():
+            self._reading[what] = asyncio.create_task(self._read_all(read))
+
+    async def _read_all(self, read: Callable[[], int]) -> None:
+        """Call `read` until nothing is left of the bytes that it returns."""
         before, left = -1, await asyncio.to_thread(read)
         while left not in (0, before):  # the same number is a half-written line
             before, left = left, await asyncio.to_thread(read)
@@ -169,7 +178,11 @@ class PageRoutes:
 
     async def data(self, name: str) -> Response:
         """Return the page of a run's data: sets, tasks, mixtures, leaks and duplicates."""
-        return await self._answered(lambda: self._pages.data(self._runs.info(name)))
+        answer = await self._answered(lambda: self._pages.data(self._runs.info(name)))
+        if answer.status_code == 200:
+            self._catch_up(name)
+            self._count_on(name)
+        return answer
 
     async def turned(
         self, name: str, task: _Text, set_name: Annotated[str, Query(alias="set", max_length=200)]

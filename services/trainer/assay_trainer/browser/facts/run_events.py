@@ -133,14 +133,18 @@ class RunEvents:
                 self.stages_s[content.stage] = spent_s + content.took_s
             case events.Evaluated() | events.TierEvaluated() | events.TaskSetAside():
                 self._take_result(content)
-            case events.DataOpened():
-                self.data = content
-            case events.LeaksChecked():
-                self.leaks = content
+            case events.DataOpened() | events.LeaksChecked():
+                self._take_data(content)
             case events.GRPOEndedEarly():
                 self.ended_early = content.message
             case events.RunEnded():
                 self.end = content
+
+    def _take_data(self, content: events.DataOpened | events.LeaksChecked) -> None:
+        if isinstance(content, events.DataOpened):
+            self.data = content
+        else:
+            self.leaks = content
 
     def _take_result(
         self, content: events.Evaluated | events.TierEvaluated | events.TaskSetAside

@@ -1,15 +1,15 @@
 """Counts of a run's tasks: by set, role, domain and source, and repeated ones."""
 
-import json
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import from_json
 
 from assay_shared.runs.regular_file import open_regular, reason_of
 from assay_trainer.browser.reading.lines import whole_lines
@@ -84,8 +84,8 @@ class TaskCounter:
     def _begin(self) -> None:
         self._position = self._line = 0
         self._counts = TaskCounts()
-        #: Digests of the questions so far, by whether a training task asks them.
-        self._asked: dict[bytes, bool] = {}
+        #: Hashes of the questions so far, and whether a training task asks them.
+        self._asked: dict[int, bool] = {}
 
     def update(self, file: Path, opened: DataOpened | None, budget_s: float) -> TaskCounts:
         """Read on for about `budget_s` seconds; return the counts.
@@ -128,7 +128,7 @@ class TaskCounter:
             try:
                 if line.problem:
                     raise ValueError(line.problem)
-                self._take(json.loads(line.content), num_train)
+                self._take(from_json(line.content), num_train)
             except (ValueError, TypeError, RecursionError) as error:
                 self._note_damage(line.offset, str(error))
             if self._line >= MOST_TASKS or time.monotonic() > deadline:
@@ -162,7 +162,7 @@ class TaskCounter:
     def _compare(self, task: dict[str, Any], is_training: bool) -> None:
         """Count a task that asks what an earlier one asks."""
         asked = [task.get(name) for name in ("history", "prompt", "environment")]
-        digest = blake2b(json.dumps(asked).encode(), digest_size=8).digest()
+        digest = hash(tuple(one if isinstance(one, str) else repr(one) for one in asked))
         earlier = self._asked.get(digest)
         if earlier:
             self._counts.num_repeated += is_training

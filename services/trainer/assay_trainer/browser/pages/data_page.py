@@ -2,7 +2,7 @@
 
 from assay_shared.clients.trainer import RunInfo
 from assay_trainer.browser.facts.run_data import run_data
-from assay_trainer.browser.facts.task_counts import MOST_TASKS
+from assay_trainer.browser.facts.task_counts import MOST_TASKS, TaskCounts
 from assay_trainer.browser.opening import OpenedRun
 from assay_trainer.browser.pages.places import ServicePlaces
 from assay_trainer.browser.pages.rendering import PageTemplates
@@ -16,11 +16,9 @@ _MOST_LEAKS = 20
 
 def data_page(templates: PageTemplates, run: RunInfo, opened: OpenedRun) -> str:
     """Return the page of a run's data: sets, tasks, mixtures, leaks and duplicates."""
+    counts = counted_tasks(opened)
     with opened.lock:
-        opened.events.update()
         told = opened.events.data
-    counts = opened.tasks.update(opened.folder.tasks, told, _READ_S)
-    with opened.lock:
         found = run_data(opened.folder, opened.config, opened.events, counts)
     return templates.render(
         "data",
@@ -34,3 +32,11 @@ def data_page(templates: PageTemplates, run: RunInfo, opened: OpenedRun) -> str:
         most_leaks=_MOST_LEAKS,
         most_tasks=MOST_TASKS,
     )
+
+
+def counted_tasks(opened: OpenedRun) -> TaskCounts:
+    """Return the counts of a run's tasks, as far as a page's time allows."""
+    with opened.lock:
+        opened.events.update()
+        told = opened.events.data
+    return opened.tasks.update(opened.folder.tasks, told, _READ_S)

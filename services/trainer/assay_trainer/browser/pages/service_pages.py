@@ -11,7 +11,7 @@ from assay_shared.types import Rollout
 from assay_trainer.browser.facts.summary import flat_config, read_config
 from assay_trainer.browser.opening import OpenedRun
 from assay_trainer.browser.pages.curves import curves, meters
-from assay_trainer.browser.pages.data_page import data_page
+from assay_trainer.browser.pages.data_page import counted_tasks, data_page
 from assay_trainer.browser.pages.joint_curves import CurveAxis
 from assay_trainer.browser.pages.places import ServicePlaces
 from assay_trainer.browser.pages.readers import RunReaders
@@ -129,6 +129,10 @@ class ServicePages:
     def data(self, run: RunInfo) -> str:
         """Return the page of a run's data."""
         return data_page(self._templates, run, self.read(run)[0])
+
+    def count_tasks(self, run: RunInfo) -> int:
+        """Count further tasks of a run; return the bytes left of their file."""
+        return counted_tasks(self.read(run)[0]).bytes_left
 
     def turned(self, run: RunInfo, set_name: str, task_id: str) -> str:
         """Return the page of a task before and after training.
