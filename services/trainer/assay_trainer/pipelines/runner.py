@@ -114,7 +114,7 @@ class Pipeline:
             own = StageFolder(folder, name, inputs.get(name, ""))
             try:
                 found.stages[name] = found._planned(stage, own)
-            except DatasetError as error:
+            except (DatasetError, OSError) as error:
                 found.problems[name] = str(error)
                 unknown = Forecast(None, None, "unknown")
                 found.stages[name] = PlannedStage(name, stage, own, None, unknown)

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,11 @@ class TaskCounts:
     damaged: list[str] = field(default_factory=list)
     unreadable: str = ""
     is_missing: bool = False
+
+    def copied(self) -> "TaskCounts":
+        """Return a copy that later counting does not change."""
+        own = Counter(self.classes), set(self.tagged), [*self.damaged]
+        return replace(self, classes=own[0], tagged=own[1], damaged=own[2])
 
     def by_domain(self, name: str) -> Counter[str]:
         """Return the tasks of a set by domain."""
@@ -109,7 +114,7 @@ class TaskCounter:
                 return TaskCounts(is_missing=True)
             except OSError as error:
                 return TaskCounts(unreadable=reason_of(error))
-            return self._counts
+            return self._counts.copied()
 
     def _count_rest(self, size: int) -> None:
         """Note what is left of a file of `size` bytes."""

@@ -68,6 +68,28 @@ class ServicePlaces:
         return f"{self.run()}/sample?{query}{f'&{rest}' if rest else ''}"
 
 
+@dataclass(frozen=True)
+class PipelinePlaces:
+    """Addresses of a pipeline in the trainer service."""
+
+    name: str
+
+    def runs(self) -> str:
+        return "/"
+
+    def pipelines(self) -> str:
+        """Return the link to all pipelines."""
+        return "/pipelines"
+
+    def pipeline(self) -> str:
+        """Return the link to the pipeline."""
+        return f"{self.pipelines()}/{quote(self.name)}"
+
+    def part(self) -> str:
+        """Return the address of the page's changing part."""
+        return f"{self.pipeline()}?part=true"
+
+
 @dataclass
 class FilePlaces:
     """Places inside of one file: `shown` has the samples of the file by `at`, key and place."""
