@@ -163,7 +163,7 @@ def _made_report(pipeline: Pipeline) -> _Report:
     none: list[ReportTable] = []
     unknown: tuple[str, ...] = ()
     tables = made("tables", lambda: all_tables(pipeline), none)
-    lead = made("summary", lambda: tuple(lead_of(pipeline)), unknown)
+    lead = made("summary", lambda: tuple(lead_of(pipeline))[1:], unknown)
     spent = made("money spent", lambda: float(pipeline.spent()), None)
     shown = tuple(one for one in tables if one.title != _STAGES)
     return _Report(lead, shown, spent, tuple(problems))
