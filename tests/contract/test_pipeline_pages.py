@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 
 from assay_shared.runs.run_lock import held
-from assay_trainer.pipelines.reporting.browsing import create_served_app
+from assay_trainer.pipelines.api.app import create_served_app
 from assay_trainer.pipelines.runner import Pipeline
 from assay_trainer.pipelines.stage_folder import CommandAttempt
 from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve
-from tests.contract.test_pages import Elements, page, read_all
+from tests.contract.test_pages import page, read_all
 from tests.support.browser.stored_pipelines import failed_pipeline, gated_pipeline, write_pipeline
 
 HOSTILE = "<script>alert(1)</script>\u202e"
@@ -31,11 +31,6 @@ async def session(serve: Serve, runs: Path) -> AsyncIterator[aiohttp.ClientSessi
     url = serve(create_served_app(TrainerSettings(runs=runs)))
     async with aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(30)) as opened:
         yield opened
-
-
-def row(found: Elements, html: str) -> str:
-    """Return the text from a stage's row to the end of the row."""
-    return found.text.split(html, 1)[1].split("\n", 1)[0]
 
 
 @pytest.mark.slow
@@ -96,9 +91,8 @@ async def test_a_running_stage_shows_the_last_line_of_its_log(
     session: aiohttp.ClientSession, runs: Path
 ) -> None:
     words = {"kind": "command", "words": ["tasks"]}
-    pipeline = write_pipeline(
-        runs, "live", {"first": words, "second": words | {"after": ["first"]}}
-    )
+    stages = {"first": words, "second": words | {"after": ["first"]}}
+    pipeline = write_pipeline(runs, "live", stages)
     first = pipeline.stages["first"].folder
     first.add_attempt(CommandAttempt(started=1.0))
     first.log.write_text(f"begins\nstep 3 of 9 {HOSTILE}\n")

@@ -1,4 +1,4 @@
-"""Makes pipeline folders beside runs, by the pipelines' own code."""
+"""Makes pipeline folders next to runs, by the pipelines' own code."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -30,7 +30,7 @@ _INDEXES = ".browser"
 
 
 def create_app(settings: TrainerSettings, pipelines: PipelineListing | None = None) -> FastAPI:
-    """Return the service; its runs are in `settings.runs`, and `pipelines` beside them.
+    """Return the service; its runs are in `settings.runs`, and `pipelines` next to them.
 
     Raises:
         Conflict: the service needs a GPU, and none is here.

@@ -197,7 +197,7 @@ class PageRoutes:
         return await self._answered(lambda: self._pages.turned(self._info(name), set_name, task))
 
     async def all_pipelines(self) -> Response:
-        """Return the page of all pipelines beside the runs."""
+        """Return the page of all pipelines next to the runs."""
         return self._answer(await self._make(self._pages.pipelines.all))
 
     async def one_pipeline(

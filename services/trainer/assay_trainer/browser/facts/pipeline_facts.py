@@ -84,7 +84,7 @@ class PipelineFacts:
 
 
 class PipelineListing(Protocol):
-    """The pipelines beside the runs; each method reads files."""
+    """The pipelines next to the runs; each method reads files."""
 
     def is_empty(self) -> bool:
         """Return True if there is no pipeline."""

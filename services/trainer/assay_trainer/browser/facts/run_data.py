@@ -182,7 +182,7 @@ def _manifest(folder: RunFolder, name: str) -> tuple[ImportManifest | None, str]
 def _asked_by_domain(
     config: RunConfig | None, training: ImportManifest | None
 ) -> dict[str, float] | None:
-    """Return the shares asked of the training set by domain; None of a set that is no mixture."""
+    """Return the shares asked of the training set by domain; None if it is not a mixture."""
     if config is not None and isinstance(config.data.train, GeneratedSource):
         return _generated_shares(config.data.train)
     if training is None or not training.parts:
@@ -209,6 +209,8 @@ def _domains(
     for step in steps:
         played.update(step.played_by_domain)
         trained.update(step.trained_by_domain)
+    if asked is not None and not asked.keys() <= (tasks | played).keys():
+        asked = None  # a folder's domain is not that of its rows
     names = sorted(tasks | played | trained, key=lambda one: (-played[one], -tasks[one], one))
     return [
         DomainShare(

@@ -1,4 +1,4 @@
-"""The pipelines beside the runs, for the pages of the trainer service."""
+"""The pipelines next to the runs, for the pages of the trainer service."""
 
 import threading
 from collections import OrderedDict
@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
-
-from fastapi import FastAPI
 
 from assay_shared.errors import AssayError, InvalidInput, NotFound
 from assay_shared.runs.run_folder import check_run_name
@@ -20,8 +18,6 @@ from assay_trainer.pipelines.reporting.tables import ReportTable, all_tables
 from assay_trainer.pipelines.reporting.writing import lead_of
 from assay_trainer.pipelines.runner import Pipeline
 from assay_trainer.pipelines.stored_pipeline import STORED, read_stored
-from assay_trainer.service.app import create_app
-from assay_trainer.settings import TrainerSettings
 
 #: Files that change with each change of a pipeline, apart from what a running stage writes.
 _STAMPED = (STORED, "events.jsonl", "overruled.jsonl", "report.json")
@@ -143,11 +139,6 @@ class PipelineFolders:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
             return self._kept[key]
-
-
-def create_served_app(settings: TrainerSettings) -> FastAPI:
-    """Return the trainer service with the pages of the pipelines beside its runs."""
-    return create_app(settings, PipelineFolders(settings.runs))
 
 
 def _made_report(pipeline: Pipeline) -> _Report:
