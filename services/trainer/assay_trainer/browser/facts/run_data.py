@@ -103,7 +103,7 @@ def run_data(
     return RunData(
         sets=sets,
         counts=counts,
-        domains=_domains(counts, steps, _asked_by_domain(config, training)),
+        domains=_domains(counts, steps, _asked_by_domain(config, training, counts)),
         parts=[*_parts(config, training, counts), *_staged(config, steps)],
         mixture=sorted(mixture.items(), key=lambda one: -one[1]),
         leaks=leaks,
@@ -180,7 +180,7 @@ def _manifest(folder: RunFolder, name: str) -> tuple[ImportManifest | None, str]
 
 
 def _asked_by_domain(
-    config: RunConfig | None, training: ImportManifest | None
+    config: RunConfig | None, training: ImportManifest | None, counts: TaskCounts
 ) -> dict[str, float] | None:
     """Return the shares asked of the training set by domain; None if it is not a mixture."""
     if config is not None and isinstance(config.data.train, GeneratedSource):
@@ -190,7 +190,8 @@ def _asked_by_domain(
     found: Counter[str] = Counter()
     for part in training.parts:
         found[part.domain] += part.asked  # type: ignore[assignment]
-    return dict(found)
+    # Own tasks have domains of their own, which the manifest of their folder does not tell.
+    return dict(found) if found.keys() <= counts.by_domain("training").keys() else None
 
 
 def _generated_shares(source: GeneratedSource) -> dict[str, float]:
@@ -209,9 +210,8 @@ def _domains(
     for step in steps:
         played.update(step.played_by_domain)
         trained.update(step.trained_by_domain)
-    if asked is not None and not asked.keys() <= (tasks | played).keys():
-        asked = None  # a folder's domain is not that of its rows
-    names = sorted(tasks | played | trained, key=lambda one: (-played[one], -tasks[one], one))
+    known = {*tasks, *played, *trained, *(asked or ())}
+    names = sorted(known, key=lambda one: (-played[one], -tasks[one], one))
     return [
         DomainShare(
             name=one,
