@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from assay_trainer.pipelines.operation import stored_pipeline
 from assay_trainer.pipelines.runner import Pipeline
+from assay_trainer.pipelines.stored_pipeline import stored_pipeline
 from tests.integration.conftest import Assay
 
 PIPELINES = Path(__file__).parents[2] / "configs" / "pipelines"

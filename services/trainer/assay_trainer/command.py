@@ -38,10 +38,10 @@ def serve(
 ) -> None:
     """Serve runs and their dashboard over HTTP until stopped."""
     from assay_shared.service.server import Address, run_service
-    from assay_trainer.service.app import create_app
+    from assay_trainer.pipelines.api.app import create_served_app
     from assay_trainer.settings import TrainerSettings
 
-    run_service("trainer", TrainerSettings, create_app, Address(host, port, fd))
+    run_service("trainer", TrainerSettings, create_served_app, Address(host, port, fd))
 
 
 @app.command("run")

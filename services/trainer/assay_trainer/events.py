@@ -30,6 +30,25 @@ class ProgressEvent(BaseModel):
     done: int
 
 
+class DataOpened(BaseModel):
+    """data: the numbers of tasks and pairs in the sets of the run."""
+
+    num_train: int
+    num_held_out: int
+    num_preferences: int = 0
+
+
+class LeaksChecked(BaseModel):
+    """leaks_checked: held-out tasks found among the training tasks, and planted ones found.
+
+    The other fields are counts by part and method; leaks.json has each finding.
+    """
+
+    num_leaked: int
+    num_held_out: int
+    num_controls: int = 0
+
+
 class TaskSetAside(BaseModel):
     """task_set_aside: a task left out of a set (training, held-out, demonstrations)."""
 
@@ -316,6 +335,8 @@ KINDS: dict[str, type[BaseModel]] = {
     "stage_started": StageStarted,
     "stage_finished": StageFinished,
     "progress": ProgressEvent,
+    "data": DataOpened,
+    "leaks_checked": LeaksChecked,
     "step": StepEvent,
     "sft_step": SFTStep,
     "dpo_step": DPOStep,

@@ -4,6 +4,7 @@ config.json        the resolved configuration, its git commit and package versio
 status.json        stage, step, state and, at the end, the outcome
 events.jsonl       events of the run, an object a line (see `Event`)
 tasks.jsonl        the tasks of the run with their roles
+sets/              the manifests of imported sets
 policy/v000001/    published weights, a folder per version
 checkpoints/       starting points of a resumed run
 rollouts.jsonl     every group used for training
@@ -109,6 +110,10 @@ class RunFolder:
     @property
     def tasks(self) -> Path:
         return self.path / "tasks.jsonl"
+
+    def set_manifest(self, name: str) -> Path:
+        """Return the place of the manifest of a set: training, held-out, ..."""
+        return self.path / "sets" / f"{name}.json"
 
     @property
     def rollouts(self) -> Path:

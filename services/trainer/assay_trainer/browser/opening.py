@@ -12,6 +12,7 @@ from assay_shared.runs.run_folder import RunFolder, RunStatus
 from assay_trainer.browser.diagnosis.judged_groups import JudgedSample
 from assay_trainer.browser.facts.run_events import RunEvents
 from assay_trainer.browser.facts.summary import RunSummary, read_config, summarise
+from assay_trainer.browser.facts.task_counts import TaskCounter
 from assay_trainer.browser.reading.filters import SampleFilter
 from assay_trainer.browser.reading.run_index import RunIndex
 from assay_trainer.browser.samples.advantages import StoredAdvantages
@@ -31,10 +32,13 @@ class OpenedRun:
     index: RunIndex
     lock: RLock = field(default_factory=RLock)
     judged: JudgedSample = field(default_factory=JudgedSample)
+    tasks: TaskCounter = field(default_factory=TaskCounter)
+    #: In the place of the folder's name: each run of a pipeline's stage has the same.
+    shown_name: str = ""
 
     @property
     def name(self) -> str:
-        return self.folder.path.name
+        return self.shown_name or self.folder.path.name
 
     @property
     def config(self) -> RunConfig | None:
@@ -43,10 +47,7 @@ class OpenedRun:
 
     def status(self) -> RunStatus:
         """Return the state; a running run without a process has failed."""
-        status = self.folder.read_status_or_damage()
-        if status.state == "running" and run_lock.owner_of(self.folder.path) is None:
-            return status.model_copy(update={"state": "failed", "message": lost_message(status)})
-        return status
+        return status_of(self.folder)
 
     def summary(self, status: RunStatus | None = None) -> RunSummary:
         """Return the summary of what is read so far."""
@@ -83,9 +84,20 @@ class OpenedRun:
             yield from (one for one in details if one.place in places)
 
 
-def open_for_reading(folder: RunFolder, indexes: Path | None = None) -> OpenedRun:
+def status_of(folder: RunFolder) -> RunStatus:
+    """Return the state of a run; a running run without a process has failed."""
+    status = folder.read_status_or_damage()
+    if status.state == "running" and run_lock.owner_of(folder.path) is None:
+        return status.model_copy(update={"state": "failed", "message": lost_message(status)})
+    return status
+
+
+def open_for_reading(
+    folder: RunFolder, indexes: Path | None = None, shown_name: str = ""
+) -> OpenedRun:
     """Return a run with nothing read yet; `indexes` is the folder of index files."""
-    return OpenedRun(folder, RunEvents(folder.events), RunIndex(folder.path, indexes))
+    index = RunIndex(folder.path, indexes)
+    return OpenedRun(folder, RunEvents(folder.events), index, shown_name=shown_name)
 
 
 def find_run(named: str, runs: Path) -> RunFolder:

@@ -21,7 +21,7 @@ from assay_trainer.curation.importing import import_set
 from assay_trainer.curation.order import ImportOrder, NearOrder
 from assay_trainer.curation.weights import Weighted, shares_of
 from assay_trainer.data.governance.imported import refuse_kind, rows_to_open
-from assay_trainer.data.governance.manifest import ImportManifest
+from assay_trainer.data.governance.manifest import ImportManifest, MixedPart
 from assay_trainer.data.importers.own_tasks import ALL, OWN_TASKS
 
 
@@ -62,6 +62,7 @@ def mix(order: MixOrder, report: Callable[[int], None] = lambda num_rows: None) 
     """
     parts = [_part(folder, order.data_folder) for folder in order.folders]
     numbers = allotted(parts, order)
+    asked = _weights(parts, order)
     with tempfile.TemporaryDirectory(prefix="assay-mix-") as temporary:
         files: list[Path] = []
         ids = _Ids()
@@ -77,10 +78,18 @@ def mix(order: MixOrder, report: Callable[[int], None] = lambda num_rows: None) 
         update={
             "licence": "; ".join(dict.fromkeys(part.manifest.licence for part in parts)),
             "mixture": _counted(order.output / manifest.file),
+            "parts": tuple(map(_mixed, parts, asked, numbers)),
         }
     )
     manifest.write(order.output)
     return manifest
+
+
+def _mixed(part: Part, asked: float, number: int) -> MixedPart:
+    name, domain = part.folder.name, part.manifest.domain
+    return MixedPart(
+        name=name, domain=domain, asked=asked, num_rows=number, num_available=part.size
+    )
 
 
 def allotted(parts: Sequence[Part], order: MixOrder) -> list[int]:

@@ -15,11 +15,13 @@ from assay_trainer.config import Source
 from assay_trainer.curriculum.selection import StageTasks, stage_tasks
 from assay_trainer.curriculum.staged_order import check_steps
 from assay_trainer.data.dataset import DatasetPurpose
+from assay_trainer.data.governance.manifest import read_manifest
 from assay_trainer.data.preferences import Preference, open_preferences
 from assay_trainer.data.run_data import RunSet, open_set
 from assay_trainer.data.tokenization import too_long
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.rollouts.set_aside import without_rubric
+from assay_trainer.table_source import ImportedSource
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ def open_sets(run: RunContext) -> RunSets:
     dpo = run.config.dpo
     preferences = open_preferences(dpo.data, run.settings.data) if dpo else ()
     sets = RunSets(train, demonstrations, held_out, preferences)
+    _keep_manifests(run)
     _check_curriculum(run, sets)
     tasks = train.dataset.tasks + sets.held_out.dataset.tasks
     write_atomically(run.folder.tasks, "\n".join(t.model_dump_json() for t in tasks) + "\n")
@@ -69,6 +72,21 @@ def open_sets(run: RunContext) -> RunSets:
         num_preferences=len(sets.preferences),
     )
     return sets
+
+
+def _keep_manifests(run: RunContext) -> None:
+    """Copy the manifests of imported sets into the run's folder: theirs may change later."""
+    data, dpo = run.config.data, run.config.dpo
+    named: dict[str, object] = {
+        "training": data.train,
+        "demonstration": data.demonstrations,
+        "held-out": data.held_out,
+        "preference": dpo.data if dpo else None,
+    }
+    for name, source in named.items():
+        if isinstance(source, ImportedSource):
+            content = read_manifest(source.path).model_dump_json(indent=1)
+            write_atomically(run.folder.set_manifest(name), content + "\n")
 
 
 def training_stages(run: RunContext, sets: RunSets) -> list[StageTasks]:

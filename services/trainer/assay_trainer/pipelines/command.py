@@ -54,9 +54,9 @@ def show(folder: Annotated[Path, _PIPELINE]) -> None:
     """Show a pipeline's stages, verdicts and costs, and write its report again."""
     from rich.console import Console
 
-    from assay_trainer.pipelines.operation import stored_pipeline
     from assay_trainer.pipelines.reporting.state import print_state
     from assay_trainer.pipelines.reporting.writing import write_report
+    from assay_trainer.pipelines.stored_pipeline import stored_pipeline
 
     found, console = stored_pipeline(folder), Console()
     print_state(found, console)
@@ -69,8 +69,8 @@ def report(
     output: Annotated[Path, typer.Option(help="Folder for the report and the register.")],
 ) -> None:
     """Write the report of what is done so far to another folder: page, tables, register."""
-    from assay_trainer.pipelines.operation import stored_pipeline
     from assay_trainer.pipelines.reporting.writing import write_report
+    from assay_trainer.pipelines.stored_pipeline import stored_pipeline
 
     print(f"report: {write_report(stored_pipeline(folder), output)}")
 
@@ -95,7 +95,7 @@ def overrule(
 ) -> None:
     """Let a pipeline continue after a gate that stops it; the reason stays in its report."""
     from assay_shared.errors import InvalidInput
-    from assay_trainer.pipelines.operation import stored_pipeline
+    from assay_trainer.pipelines.stored_pipeline import stored_pipeline
 
     if not reason.strip():
         raise InvalidInput("give a reason", field="--reason")

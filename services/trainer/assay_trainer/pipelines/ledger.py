@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.pipelines.pipeline_config import PipelineConfig
-from assay_trainer.pipelines.stage_folder import StageCosts, StageFolder, StageRecord
+from assay_trainer.pipelines.stage_folder import StageCosts, StageFolder, StageRecord, read_record
 from assay_trainer.pipelines.stage_kinds import AnyStage, MeasuringStage
 
 _HOUR_S = 3600.0
@@ -72,10 +72,13 @@ def forecast(stage: AnyStage, config: PipelineConfig, earlier: Iterable[StageRec
 
 
 def earlier_records(pipeline: Path, name: str) -> list[StageRecord]:
-    """Return the records of a stage with any inputs."""
+    """Return the records of a stage with any inputs.
+
+    Raises:
+        DatasetError: one is not as it was written.
+    """
     files = sorted((pipeline / "stages" / name).glob("*/stage.json"))
-    found = (StageRecord.model_validate_json(file.read_bytes()) for file in files)
-    return [one for one in found if one.state == "done"]
+    return [one for one in map(read_record, files) if one.state == "done"]
 
 
 def _learnt_tokens(run: RunFolder) -> float:

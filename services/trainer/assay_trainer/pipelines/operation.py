@@ -9,10 +9,8 @@ from pathlib import Path
 from rich.console import Console
 
 from assay_shared.errors import InvalidInput, NotFound
-from assay_shared.runs.run_folder import write_json
 from assay_shared.runs.run_lock import held
 from assay_shared.settings.environment import ServiceSettings, read_settings
-from assay_shared.settings.run_file import parse_config
 from assay_trainer.pipelines.levels.reproduction import (
     Reproduction,
     ReproductionRecord,
@@ -23,9 +21,9 @@ from assay_trainer.pipelines.reporting.progress import shown_progress
 from assay_trainer.pipelines.reporting.state import as_values, print_state
 from assay_trainer.pipelines.reporting.writing import write_report
 from assay_trainer.pipelines.runner import Pipeline, PipelineRunner, PlannedStage
+from assay_trainer.pipelines.stored_pipeline import store_pipeline, stored_pipeline
 from assay_trainer.stop import Stop
 
-_STORED = "pipeline.json"
 #: The first stage, the last one, or single ones.
 Selection = tuple[str | None, str | None, tuple[str, ...]]
 
@@ -67,7 +65,7 @@ def run_pipeline(order: PipelineOrder, selection: Selection) -> None:
     place.mkdir(parents=True, exist_ok=True)
     stop, console = Stop(), Console()
     with held(place):
-        _store(place, order.file, config)
+        store_pipeline(found)
         stop.listen()
         with shown_progress(console) as show:
             try:
@@ -135,21 +133,6 @@ def _is_done(one: PlannedStage) -> bool:
     return one.record is not None and one.record.state == "done"
 
 
-def stored_pipeline(folder: Path) -> Pipeline:
-    """Return the pipeline of a folder, as it was last run.
-
-    Raises:
-        NotFound: the folder has none.
-    """
-    folder = folder.resolve()
-    try:
-        stored = json.loads((folder / _STORED).read_bytes())
-        config = parse_config(PipelineConfig, stored["config"], source=str(folder / _STORED))
-        return Pipeline.open(folder, Path(stored["file"]), config)
-    except FileNotFoundError:
-        raise NotFound(f"{folder} is not the folder of a pipeline: it lacks {_STORED}") from None
-
-
 def selected(names: list[str], selection: Selection) -> list[str]:
     """Return the names of the selected stages, in their order.
 
@@ -175,9 +158,3 @@ def selected(names: list[str], selection: Selection) -> list[str]:
 
 def _place(folder: Path | None, config: PipelineConfig) -> Path:
     return (folder or read_settings(ServiceSettings).runs / config.name).resolve()
-
-
-def _store(place: Path, file: Path, config: PipelineConfig) -> None:
-    write_json(
-        place / _STORED, {"file": str(file.resolve()), "config": config.model_dump(mode="json")}
-    )

@@ -1,18 +1,19 @@
 """Runs the stages of a pipeline in their order, each once for its inputs."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay_shared.errors import AssayError, BudgetExceeded, Conflict, NotFound
+from assay_shared.errors import AssayError, BudgetExceeded, Conflict, DatasetError, NotFound
 from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.runs.run_folder import RunFolder, append_line
 from assay_shared.types.wire import Wire
 from assay_trainer.pipelines.child import last_line, run_command
 from assay_trainer.pipelines.diagnosis.failures import why_it_failed
 from assay_trainer.pipelines.diagnosis.results import what_results_say
-from assay_trainer.pipelines.gating.gates import decide, told_value
+from assay_trainer.pipelines.gating.gates import decide
+from assay_trainer.pipelines.gating.stopping import gate_hint, gate_told, stopping_gates
 from assay_trainer.pipelines.ledger import Forecast, costs_of, earlier_records, forecast, rate
 from assay_trainer.pipelines.levels.levels import StageResult
 from assay_trainer.pipelines.levels.outputs import record_outputs
@@ -77,6 +78,8 @@ class Pipeline:
     file: Path
     config: PipelineConfig
     stages: dict[str, PlannedStage] = field(default_factory=dict)
+    #: The stages whose files cannot be read, with the reasons; see `recorded`.
+    problems: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def open(cls, folder: Path, file: Path, config: PipelineConfig) -> "Pipeline":
@@ -94,10 +97,32 @@ class Pipeline:
             told = stage.model_dump(mode="json", exclude=_NO_INPUTS, exclude_defaults=True)
             inputs = digest_of([told, needed], input_files(stage, places))
             folders[name] = StageFolder(folder, name, inputs)
-            record = folders[name].record()
-            expected = forecast(stage, config, earlier_records(folder, name))
-            found.stages[name] = PlannedStage(name, stage, folders[name], record, expected)
+            found.stages[name] = found._planned(stage, folders[name])
         return found
+
+    @classmethod
+    def recorded(
+        cls, folder: Path, file: Path, config: PipelineConfig, inputs: Mapping[str, str]
+    ) -> "Pipeline":
+        """Return the pipeline as it was last run, with these `inputs` of its stages.
+
+        No input file is read. A stage with damaged files is as one that never began, and stands
+        in `problems`.
+        """
+        found = cls(folder, file, config)
+        for name, stage in config.stages.items():
+            own = StageFolder(folder, name, inputs.get(name, ""))
+            try:
+                found.stages[name] = found._planned(stage, own)
+            except (DatasetError, OSError) as error:
+                found.problems[name] = str(error)
+                unknown = Forecast(None, None, "unknown")
+                found.stages[name] = PlannedStage(name, stage, own, None, unknown)
+        return found
+
+    def _planned(self, stage: AnyStage, own: StageFolder) -> "PlannedStage":
+        expected = forecast(stage, self.config, earlier_records(self.folder, own.name))
+        return PlannedStage(own.name, stage, own, own.record(), expected)
 
     @property
     def places(self) -> StagePlaces:
@@ -115,6 +140,23 @@ class Pipeline:
             seconds += 0.0 if again is None else again.seconds
             total += seconds / _HOUR_S * rate(one.stage, self.config)
         return total
+
+    def money_left(self, stage: AnyStage) -> float | None:
+        """Return what is left of the budget; None if nothing limits the stage."""
+        if self.config.budget is None or rate(stage, self.config) == 0:
+            return None
+        return self.config.budget.money - self.spent()
+
+    def too_dear(self, planned: PlannedStage) -> str:
+        """Return why the budget does not allow a stage; empty if it does."""
+        left, budget = self.money_left(planned.stage), self.config.budget
+        expected = planned.expected.money or 0.0
+        if left is None or budget is None or (left > 0 and expected <= left):
+            return ""
+        return (
+            f"{planned.name} is expected to cost {expected:.2f}, and "
+            f"{max(0.0, left):.2f} of {budget.money:.2f} is left"
+        )
 
     def results(self) -> dict[str, StageResult]:
         """Return what conditions of levels see of each stage."""
@@ -135,7 +177,7 @@ class Pipeline:
             NotFound: there is no such stage, or no gate of it stops the pipeline.
         """
         found = self.stages.get(name)
-        if found is None or found.record is None or not _stops(found.record.gates):
+        if found is None or found.record is None or not stopping_gates(found.record.gates):
             raise NotFound(f"no gate of a stage {name!r} stops this pipeline")
         row = Overruled(stage=name, inputs=found.folder.inputs, reason=reason, time=time.time())
         append_line(self.folder / _OVERRULED, row.model_dump_json())
@@ -181,11 +223,12 @@ class PipelineRunner:
         for name, record in needed.items():
             if record is None:
                 raise Conflict(f"{planned.name} needs {name}, which is not done")
-        left = self._money_left(planned.stage)
-        if left is not None and (left <= 0 or (planned.expected.money or 0.0) > left):
+        left = self._pipeline.money_left(planned.stage)
+        if too_dear := self._pipeline.too_dear(planned):
             if planned.stage.skip_when_short:
                 return self._skip(planned, "the budget does not allow its expected cost")
-            raise self._too_dear(planned, left)
+            hint = "raise budget.money, or set skip_when_short for the stage"
+            raise BudgetExceeded(too_dear, hint=hint)
         if not is_finished(planned.stage, planned.folder):
             self._run_commands(planned, left)
         return self._finish(planned)
@@ -265,27 +308,14 @@ class PipelineRunner:
         return record  # not written: with a larger budget it is done
 
     def _pass_gates(self, planned: PlannedStage, record: StageRecord) -> None:
-        stopping = _stops(record.gates)
+        stopping = stopping_gates(record.gates)
         overruled = {(one.stage, one.inputs) for one in self._pipeline.overrules()}
         if stopping and (planned.name, planned.folder.inputs) not in overruled:
             self._log.record("gate_stopped", stage=planned.name)
             said = what_results_say(planned.stage, planned.folder)
-            raise GateStopped(_told(planned.name, stopping[0]), hint=_hint(stopping[0], said))
-
-    def _too_dear(self, planned: PlannedStage, left: float) -> BudgetExceeded:
-        assert self._pipeline.config.budget is not None
-        return BudgetExceeded(
-            f"{planned.name} is expected to cost {planned.expected.money or 0.0:.2f}, and "
-            f"{max(0.0, left):.2f} of {self._pipeline.config.budget.money:.2f} is left",
-            hint="raise budget.money, or set skip_when_short for the stage",
-        )
-
-    def _money_left(self, stage: AnyStage) -> float | None:
-        """Return what is left of the budget; None if nothing limits the stage."""
-        config = self._pipeline.config
-        if config.budget is None or rate(stage, config) == 0:
-            return None
-        return config.budget.money - self._pipeline.spent()
+            raise GateStopped(
+                gate_told(planned.name, stopping[0]), hint=gate_hint(stopping[0], said)
+            )
 
 
 def _decided_again(planned: PlannedStage, record: StageRecord) -> StageRecord:
@@ -302,21 +332,3 @@ def _decided_again(planned: PlannedStage, record: StageRecord) -> StageRecord:
 
 def _gates(planned: PlannedStage) -> tuple[GateResult, ...]:
     return tuple(decide(planned.stage, planned.folder))
-
-
-def _stops(gates: tuple[GateResult, ...]) -> list[GateResult]:
-    return [one for one in gates if one.follows == "stop"]
-
-
-def _told(name: str, gate: GateResult) -> str:
-    of = f" of {gate.set}" if gate.set else ""
-    return (
-        f"gate of {name}: {gate.metric}{of} is to be {gate.bound}: "
-        f"{told_value(gate)}: {gate.verdict}"
-    )
-
-
-def _hint(gate: GateResult, said: list[str]) -> str:
-    more = "" if gate.tasks_to_decide is None else f"{gate.tasks_to_decide} tasks would decide; "
-    action = "".join(f"{one}; " for one in (gate.action, *said) if one)
-    return f"{more}{action}`assay pipeline overrule` continues all the same, with a reason"

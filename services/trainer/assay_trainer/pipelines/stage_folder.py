@@ -6,17 +6,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from assay_shared.errors import DatasetError, NotFound
 from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.runs.regular_file import read_regular, reason_of
 from assay_shared.runs.run_folder import append_line, write_atomically
+from assay_shared.settings.validation import message_of
 from assay_shared.types.wire import Wire
 from assay_shared.weights.checkpoint import file_digest
 
 _RECORD, _ATTEMPTS = "stage.json", "attempts.jsonl"
 #: Files of an input folder; more are refused, because a typing error may name all of a disk.
 _MAX_FILES = 100_000
+_MOST_RECORD_BYTES = 16 * 2**20
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 
@@ -97,12 +100,8 @@ class StageFolder:
         Raises:
             DatasetError: stage.json is not as it was written.
         """
-        try:
-            return StageRecord.model_validate_json((self.path / _RECORD).read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise DatasetError(f"{self.path / _RECORD} cannot be read: {error}") from None
+        file = self.path / _RECORD
+        return read_record(file) if file.exists() else None
 
     def write(self, record: StageRecord) -> None:
         write_atomically(self.path / _RECORD, record.model_dump_json(indent=2) + "\n")
@@ -136,6 +135,23 @@ class StageFolder:
             return attempt
         seen = self.running.stat().st_mtime if self.running.exists() else attempt.started
         return attempt.model_copy(update={"ended": max(attempt.started, seen)})
+
+
+def read_record(file: Path) -> StageRecord:
+    """Return the record in a stage.json.
+
+    Raises:
+        DatasetError: it is not as it was written.
+    """
+    try:
+        return StageRecord.model_validate_json(read_regular(file, _MOST_RECORD_BYTES))
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be read: {reason_of(error)}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))[:200] or None
+        told = f"{file} cannot be read: {message_of(first):.200}"
+        raise DatasetError(told, field=field) from None
 
 
 def digest_of(parts: Iterable[object], files: Iterable[Path]) -> str:

@@ -17,6 +17,7 @@ from assay_shared.service.auth import needs
 from assay_shared.service.bodies.route import put_first, up_to, use_json_routes
 from assay_shared.settings.api_keys import Scope
 from assay_trainer.browser.api.routes import add_pages
+from assay_trainer.browser.facts.pipeline_facts import PipelineListing
 from assay_trainer.service.queue_metrics import MeshMetrics, free_bytes
 from assay_trainer.service.run_metrics import RunMetrics
 from assay_trainer.service.runs import Runs
@@ -28,8 +29,8 @@ _RUN_FILE_BYTES = 2**20
 _INDEXES = ".browser"
 
 
-def create_app(settings: TrainerSettings) -> FastAPI:
-    """Return the service; its runs are in `settings.runs`.
+def create_app(settings: TrainerSettings, pipelines: PipelineListing | None = None) -> FastAPI:
+    """Return the service; its runs are in `settings.runs`, and `pipelines` next to them.
 
     Raises:
         Conflict: the service needs a GPU, and none is here.
@@ -65,7 +66,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     registry.register(RunMetrics(runs))
     watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)
     _add_runs(app, runs)
-    pages = add_pages(app, runs, settings.runs / _INDEXES)
+    pages = add_pages(app, runs, settings.runs / _INDEXES, pipelines)
     put_first(app)
     return app
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Protocol, TypeVar
 
@@ -14,6 +15,7 @@ from assay_shared.service.auth import needs
 from assay_shared.service.browsers import content_policy
 from assay_shared.settings.api_keys import Scope
 from assay_trainer.browser.facts.differing import check_number_of_runs
+from assay_trainer.browser.facts.pipeline_facts import NoPipelines, PipelineListing
 from assay_trainer.browser.pages.joint_curves import CurveAxis
 from assay_trainer.browser.pages.service_pages import ServicePages
 from assay_trainer.browser.reading.building import SAMPLES_PER_GROUP
@@ -68,9 +70,9 @@ class RunListing(Protocol):
 class PageRoutes:
     """Makes pages in a few threads, and reads long files to their end in the background."""
 
-    def __init__(self, runs: RunListing, indexes: Path) -> None:
+    def __init__(self, runs: RunListing, indexes: Path, pipelines: PipelineListing) -> None:
         self._runs = runs
-        self._pages = ServicePages(indexes)
+        self._pages = ServicePages(indexes, pipelines)
         self._making = asyncio.Semaphore(_AT_ONCE)
         self._reading: dict[str, asyncio.Task[None]] = {}
         policy = content_policy(self._pages.inline, forms="'self'")
@@ -80,6 +82,10 @@ class PageRoutes:
         """End the reading in the background."""
         for task in self._reading.values():
             task.cancel()
+
+    def _info(self, name: str) -> RunInfo:
+        """Return a run of the service, or of a pipeline's stage."""
+        return self._pages.pipelines.run_of(name) or self._runs.info(name)
 
     async def _make(self, make: Callable[[], _Made]) -> _Made:
         async with self._making:
@@ -97,15 +103,24 @@ class PageRoutes:
 
     def _catch_up(self, name: str) -> None:
         """Read a run's lines to their end, if nobody does so already."""
-        task = self._reading.get(name)
-        if task is None or task.done():
-            self._reading[name] = asyncio.create_task(self._read_all(name))
 
-    async def _read_all(self, name: str) -> None:
         def read() -> int:
-            opened, _ = self._pages.read(self._runs.info(name))
+            opened, _ = self._pages.read(self._info(name))
             return opened.index.update(_CATCH_UP_S).bytes_left
 
+        self._read_on(f"lines of {name}", read)
+
+    def _count_on(self, name: str) -> None:
+        """Count a run's tasks to their end, if nobody does so already."""
+        self._read_on(f"tasks of {name}", lambda: self._pages.count_tasks(self._info(name)))
+
+    def _read_on(self, what: str, read: Callable[[], int]) -> None:
+        task = self._reading.get(what)
+        if task is None or task.done():
+            self._reading[what] = asyncio.create_task(self._read_all(read))
+
+    async def _read_all(self, read: Callable[[], int]) -> None:
+        """Call `read` until nothing is left of the bytes that it returns."""
         before, left = -1, await asyncio.to_thread(read)
         while left not in (0, before):  # the same number is a half-written line
             before, left = left, await asyncio.to_thread(read)
@@ -118,7 +133,7 @@ class PageRoutes:
 
     async def one_run(self, name: str) -> Response:
         """Return the page of a run: state, results, funnel, curves, times."""
-        answer = await self._answered(lambda: self._pages.run(self._runs.info(name)))
+        answer = await self._answered(lambda: self._pages.run(self._info(name)))
         if answer.status_code == 200:
             self._catch_up(name)
         return answer
@@ -127,7 +142,7 @@ class PageRoutes:
         self, name: str, if_none_match: Annotated[str, Header(max_length=200)] = ""
     ) -> Response:
         """Return the changing part of a run's page, or 304 if it has not changed."""
-        part = await self._make(lambda: self._pages.live(self._runs.info(name), if_none_match))
+        part = await self._make(lambda: self._pages.live(self._info(name), if_none_match))
         self._catch_up(name)
         if part is None:
             return Response(status_code=304, headers=self._headers)
@@ -141,7 +156,7 @@ class PageRoutes:
 
         def make() -> str:
             nonlocal is_right
-            html, is_right = self._pages.samples(self._runs.info(name), given, after)
+            html, is_right = self._pages.samples(self._info(name), given, after)
             return html
 
         answer = await self._answered(make)
@@ -160,20 +175,49 @@ class PageRoutes:
     ) -> Response:
         """Return the page of a sample, with links to its neighbours under the filters."""
         return await self._answered(
-            lambda: self._pages.sample(self._runs.info(name), group, place, given, at)
+            lambda: self._pages.sample(self._info(name), group, place, given, at)
         )
 
     async def evaluations(self, name: str) -> Response:
         """Return the page of a run's evaluations before and after training."""
-        return await self._answered(lambda: self._pages.evaluations(self._runs.info(name)))
+        return await self._answered(lambda: self._pages.evaluations(self._info(name)))
+
+    async def data(self, name: str) -> Response:
+        """Return the page of a run's data: sets, tasks, mixtures, leaks and duplicates."""
+        answer = await self._answered(lambda: self._pages.data(self._info(name)))
+        if answer.status_code == 200:
+            self._catch_up(name)
+            self._count_on(name)
+        return answer
 
     async def turned(
         self, name: str, task: _Text, set_name: Annotated[str, Query(alias="set", max_length=200)]
     ) -> Response:
         """Return the page of a task before and after training."""
-        return await self._answered(
-            lambda: self._pages.turned(self._runs.info(name), set_name, task)
-        )
+        return await self._answered(lambda: self._pages.turned(self._info(name), set_name, task))
+
+    async def all_pipelines(self) -> Response:
+        """Return the page of all pipelines next to the runs."""
+        return self._answer(await self._make(self._pages.pipelines.all))
+
+    async def one_pipeline(
+        self,
+        name: str,
+        part: bool = False,
+        if_none_match: Annotated[str, Header(max_length=200)] = "",
+    ) -> Response:
+        """Return the page of a pipeline: its stages with states, gates and costs.
+
+        With `part`, return the changing part alone, or 304 if it has not changed.
+        """
+        answer = await self._answered(lambda: self._pages.pipelines.one(name, is_part=part))
+        if not part or answer.status_code != 200:
+            return answer
+        stamp = f'"{blake2b(bytes(answer.body), digest_size=12).hexdigest()}"'
+        if stamp == if_none_match:
+            return Response(status_code=304, headers=self._headers)
+        answer.headers["etag"] = stamp
+        return answer
 
     async def compare(
         self,
@@ -184,14 +228,16 @@ class PageRoutes:
 
         def make() -> str:
             check_number_of_runs(run)
-            return self._pages.compare([self._runs.info(name) for name in run], over)
+            return self._pages.compare([self._info(name) for name in run], over)
 
         return await self._answered(make)
 
 
-def add_pages(app: FastAPI, runs: RunListing, indexes: Path) -> PageRoutes:
+def add_pages(
+    app: FastAPI, runs: RunListing, indexes: Path, pipelines: PipelineListing | None = None
+) -> PageRoutes:
     """Add the pages to a service; `indexes` is the folder of index files."""
-    pages = PageRoutes(runs, indexes)
+    pages = PageRoutes(runs, indexes, pipelines or NoPipelines())
     for path, page in (
         ("/", pages.all_runs),
         ("/runs/{name}", pages.one_run),
@@ -200,7 +246,10 @@ def add_pages(app: FastAPI, runs: RunListing, indexes: Path) -> PageRoutes:
         ("/runs/{name}/sample", pages.one_sample),
         ("/runs/{name}/evaluations", pages.evaluations),
         ("/runs/{name}/evaluations/task", pages.turned),
+        ("/runs/{name}/data", pages.data),
         ("/compare", pages.compare),
+        ("/pipelines", pages.all_pipelines),
+        ("/pipelines/{name}", pages.one_pipeline),
     ):
         app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False, openapi_extra=_READ)(
             page

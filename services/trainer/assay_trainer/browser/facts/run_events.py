@@ -40,6 +40,8 @@ class RunEvents:
         self.tiers: list[events.TierEvaluated] = []
         self.stages_s: dict[str, float] = {}
         self.set_aside: list[events.TaskSetAside] = []
+        self.data: events.DataOpened | None = None
+        self.leaks: events.LeaksChecked | None = None
         self.num_resumes = 0
         #: The step after which GRPO was resumed last.
         self.grpo_resumed_at = 0
@@ -131,10 +133,18 @@ class RunEvents:
                 self.stages_s[content.stage] = spent_s + content.took_s
             case events.Evaluated() | events.TierEvaluated() | events.TaskSetAside():
                 self._take_result(content)
+            case events.DataOpened() | events.LeaksChecked():
+                self._take_data(content)
             case events.GRPOEndedEarly():
                 self.ended_early = content.message
             case events.RunEnded():
                 self.end = content
+
+    def _take_data(self, content: events.DataOpened | events.LeaksChecked) -> None:
+        if isinstance(content, events.DataOpened):
+            self.data = content
+        else:
+            self.leaks = content
 
     def _take_result(
         self, content: events.Evaluated | events.TierEvaluated | events.TaskSetAside

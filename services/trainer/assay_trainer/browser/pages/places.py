@@ -48,6 +48,14 @@ class ServicePlaces:
     def samples(self, query: str = "") -> str:
         return f"{self.run()}/samples{f'?{query}' if query else ''}"
 
+    def data(self) -> str:
+        """Return the link to the run's data."""
+        return f"{self.run()}/data"
+
+    def domain(self, name: str) -> str:
+        """Return the link to the samples of a domain's tasks."""
+        return self.samples(urlencode({"tag": f"domain:{name}"}))
+
     def evaluations(self) -> str:
         return f"{self.run()}/evaluations"
 
@@ -58,6 +66,28 @@ class ServicePlaces:
         query = urlencode({"group": key, "place": place} | ({"at": at} if at else {}))
         rest = given.query() if given is not None else ""
         return f"{self.run()}/sample?{query}{f'&{rest}' if rest else ''}"
+
+
+@dataclass(frozen=True)
+class PipelinePlaces:
+    """Addresses of a pipeline in the trainer service."""
+
+    name: str
+
+    def runs(self) -> str:
+        return "/"
+
+    def pipelines(self) -> str:
+        """Return the link to all pipelines."""
+        return "/pipelines"
+
+    def pipeline(self) -> str:
+        """Return the link to the pipeline."""
+        return f"{self.pipelines()}/{quote(self.name)}"
+
+    def part(self) -> str:
+        """Return the address of the page's changing part."""
+        return f"{self.pipeline()}?part=true"
 
 
 @dataclass

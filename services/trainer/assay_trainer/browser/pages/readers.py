@@ -20,8 +20,10 @@ class RunReaders:
         self._lock = threading.Lock()
         self._opened: OrderedDict[tuple[Path, int], OpenedRun] = OrderedDict()
 
-    def get(self, folder: Path) -> OpenedRun:
-        """Return a run; of a folder that was made again, a new reader.
+    def get(self, folder: Path, name: str) -> OpenedRun:
+        """Return a run by its folder, with its name for people.
+
+        A folder that was made again has a new reader.
 
         Raises:
             OSError: the folder is gone.
@@ -29,7 +31,7 @@ class RunReaders:
         key = (folder, folder.stat().st_ino)
         with self._lock:
             if key not in self._opened:
-                self._opened[key] = open_for_reading(RunFolder(folder), self._indexes)
+                self._opened[key] = open_for_reading(RunFolder(folder), self._indexes, name)
             self._opened.move_to_end(key)
             while len(self._opened) > _MOST_RUNS:
                 self._opened.popitem(last=False)

@@ -8,10 +8,13 @@ from urllib.parse import urlencode
 from assay_shared.clients.trainer import RunInfo
 from assay_shared.errors import InvalidInput, NotFound
 from assay_shared.types import Rollout
+from assay_trainer.browser.facts.pipeline_facts import PipelineListing
 from assay_trainer.browser.facts.summary import flat_config, read_config
 from assay_trainer.browser.opening import OpenedRun
 from assay_trainer.browser.pages.curves import curves, meters
+from assay_trainer.browser.pages.data_page import counted_tasks, data_page
 from assay_trainer.browser.pages.joint_curves import CurveAxis
+from assay_trainer.browser.pages.pipeline_pages import PipelinePages
 from assay_trainer.browser.pages.places import ServicePlaces
 from assay_trainer.browser.pages.readers import RunReaders
 from assay_trainer.browser.pages.rendering import PageTemplates
@@ -41,12 +44,13 @@ class LivePart:
 class ServicePages:
     """Makes the pages; each method reads files and is not for an event loop."""
 
-    def __init__(self, indexes: Path) -> None:
-        """Store the folder of index files, outside of all runs' folders."""
+    def __init__(self, indexes: Path, pipelines: PipelineListing) -> None:
+        """Store the folder of index files, outside of all runs' folders, and the pipelines."""
         self._readers = RunReaders(indexes)
         self._rows = RunRows()
         self._templates = PageTemplates(_MOST_CHARACTERS)
         self._results = ResultPages(self._templates)
+        self.pipelines = PipelinePages(self._templates, pipelines)
 
     @property
     def inline(self) -> str:
@@ -62,6 +66,7 @@ class ServicePages:
         return self._templates.render(
             "runs",
             q=searched,
+            has_pipelines=self.pipelines.has_any(),
             number=len(found),
             rows=[self._rows.row(run) for run in some],
             earlier=_page(query, page - 1) if page > 0 else "",
@@ -79,7 +84,7 @@ class ServicePages:
             NotFound: its folder is gone.
         """
         try:
-            opened = self._readers.get(Path(run.folder))
+            opened = self._readers.get(Path(run.folder), run.name)
         except OSError:
             raise NotFound(f"run {run.name} is gone") from None
         return opened, opened.index.update(_READ_S).bytes_left
@@ -124,6 +129,14 @@ class ServicePages:
     def evaluations(self, run: RunInfo) -> str:
         """Return the page of a run's evaluations."""
         return self._results.evaluations(self.read(run)[0])
+
+    def data(self, run: RunInfo) -> str:
+        """Return the page of a run's data."""
+        return data_page(self._templates, run, self.read(run)[0])
+
+    def count_tasks(self, run: RunInfo) -> int:
+        """Count further tasks of a run; return the bytes left of their file."""
+        return counted_tasks(self.read(run)[0]).bytes_left
 
     def turned(self, run: RunInfo, set_name: str, task_id: str) -> str:
         """Return the page of a task before and after training.

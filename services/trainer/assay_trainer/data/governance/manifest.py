@@ -48,6 +48,18 @@ class NearDuplicates(Wire):
     num_controls: int
 
 
+class MixedPart(Wire):
+    """A folder of a mixture: the share asked of it, and its rows for training."""
+
+    name: str
+    domain: str
+    #: By weights, or by the temperature; the shares of all parts sum to 1.
+    asked: float
+    #: Rows taken, before duplicates across the parts were left out.
+    num_rows: int
+    num_available: int
+
+
 class ImportManifest(Wire):
     """The origin of a folder of rows, what may be done with them, and what was left out."""
 
@@ -83,6 +95,8 @@ class ImportManifest(Wire):
     validation_share: float = 0.0
     #: Of a mixture: the number of training rows of each dataset.
     mixture: dict[str, int] | None = None
+    #: Of a mixture: its folders. Mixtures of older versions lack them.
+    parts: tuple[MixedPart, ...] = ()
     #: Of rows that a command made: by which model, from what, and what was left out before.
     made: dict[str, JsonValue] | None = None
 

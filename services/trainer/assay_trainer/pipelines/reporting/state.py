@@ -11,7 +11,7 @@ _HOUR_S = 3600.0
 Rows = list[tuple[str, ...]]
 STAGE_COLUMNS = ("stage", "kind", "state", "hours", "GPU hours", "tokens", "judge tokens", "money")
 
-_EXPECTED = ("to do", "least h", "money", "expected h", "money", "most h", "money", "known")
+EXPECTED_COLUMNS = ("to do", "least h", "money", "expected h", "money", "most h", "money", "known")
 
 
 def stage_rows(pipeline: Pipeline) -> Rows:
@@ -56,7 +56,7 @@ def print_state(pipeline: Pipeline, console: Console) -> None:
     console.print(_table(STAGE_COLUMNS, stage_rows(pipeline)))
     console.print()
     if any(one.record is None for one in pipeline.stages.values()):
-        console.print(_table(_EXPECTED, expected_rows(pipeline)))
+        console.print(_table(EXPECTED_COLUMNS, expected_rows(pipeline)))
         console.print()
 
 

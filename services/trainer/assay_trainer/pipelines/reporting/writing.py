@@ -22,7 +22,7 @@ def write_report(pipeline: Pipeline, folder: Path | None = None) -> Path:
     """
     folder = folder or pipeline.folder
     folder.mkdir(parents=True, exist_ok=True)
-    tables, lead = all_tables(pipeline), list(_lead(pipeline))
+    tables, lead = all_tables(pipeline), list(lead_of(pipeline))
     write_atomically(folder / "report.md", "\n".join(_markdown(pipeline, tables, lead)))
     write_atomically(folder / "report.txt", "\n".join(_plain(pipeline, tables, lead)))
     shown = {table.title: table.as_values() for table in tables}
@@ -38,7 +38,7 @@ def write_report(pipeline: Pipeline, folder: Path | None = None) -> Path:
     return page
 
 
-def _lead(pipeline: Pipeline) -> Iterator[str]:
+def lead_of(pipeline: Pipeline) -> Iterator[str]:
     """Yield the sentences that a reader needs first."""
     done = [one for one in pipeline.stages.values() if one.record is not None]
     yield f"{len(done)} of {len(pipeline.stages)} stages are done."

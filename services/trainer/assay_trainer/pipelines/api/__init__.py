@@ -1,0 +1,1 @@
+"""The trainer service with pages of pipelines."""

@@ -1,0 +1,102 @@
+"""pipeline.json of a pipeline's folder: the pipeline as it was last run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from assay_shared.errors import DatasetError, NotFound
+from assay_shared.runs.regular_file import read_regular, reason_of
+from assay_shared.runs.run_folder import write_json
+from assay_shared.settings.run_file import parse_config
+from assay_shared.settings.validation import message_of
+from assay_trainer.pipelines.pipeline_config import PipelineConfig
+from assay_trainer.pipelines.runner import Pipeline
+
+STORED = "pipeline.json"
+_MOST_BYTES = 4 * 2**20
+
+
+class _Stored(BaseModel):
+    """The file of a pipeline, its content, and the inputs of its stages."""
+
+    file: Path
+    config: dict[str, JsonValue]
+    #: Older versions did not write them.
+    inputs: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class StoredPipeline:
+    """The content of pipeline.json."""
+
+    folder: Path
+    file: Path
+    config: PipelineConfig
+    inputs: Mapping[str, str] | None
+
+    def opened(self) -> Pipeline:
+        """Return the pipeline by its input files as they are now.
+
+        Raises:
+            NotFound: a file that a stage names is missing.
+        """
+        return Pipeline.open(self.folder, self.file, self.config)
+
+    def recorded(self) -> Pipeline:
+        """Return the pipeline by its input files as they were at its last run.
+
+        Raises:
+            NotFound: an older version did not record them, and one is missing.
+        """
+        if self.inputs is None:
+            return self.opened()
+        return Pipeline.recorded(self.folder, self.file, self.config, self.inputs)
+
+
+def store_pipeline(pipeline: Pipeline) -> None:
+    """Write pipeline.json."""
+    write_json(
+        pipeline.folder / STORED,
+        {
+            "file": str(pipeline.file.resolve()),
+            "config": pipeline.config.model_dump(mode="json"),
+            "inputs": {name: one.folder.inputs for name, one in pipeline.stages.items()},
+        },
+    )
+
+
+def read_stored(folder: Path) -> StoredPipeline:
+    """Return the content of a folder's pipeline.json.
+
+    Raises:
+        NotFound: the folder has none.
+        DatasetError: it cannot be read.
+        ConfigError: its pipeline is of another version.
+    """
+    folder = folder.resolve()
+    file = folder / STORED
+    try:
+        stored = _Stored.model_validate_json(read_regular(file, _MOST_BYTES))
+    except FileNotFoundError:
+        raise NotFound(f"{folder} is not the folder of a pipeline: it lacks {STORED}") from None
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be read: {reason_of(error)}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))[:200] or None
+        told = f"{file} cannot be read: {message_of(first):.200}"
+        raise DatasetError(told, field=field) from None
+    config = parse_config(PipelineConfig, stored.config, source=str(file))
+    return StoredPipeline(folder, stored.file, config, stored.inputs)
+
+
+def stored_pipeline(folder: Path) -> Pipeline:
+    """Return the pipeline of a folder, by its input files as they are now.
+
+    Raises:
+        NotFound: the folder has none, or a file that a stage names is missing.
+        DatasetError: pipeline.json cannot be read.
+    """
+    return read_stored(folder).opened()
