@@ -21,6 +21,8 @@ from assay_trainer.browser.reading.parsing import NO_SAMPLE
 
 #: Pages made at once; a run in the same process group keeps the rest of the cores.
 _AT_ONCE = 2
+#: Pages of results wait for comparisons of large evaluations, and have places of their own.
+_RESULTS_AT_ONCE = 4
 _CATCH_UP_S = 0.5
 _READ = needs(Scope.TRAINER_READ)
 _Made = TypeVar("_Made")
@@ -72,6 +74,7 @@ class PageRoutes:
         self._runs = runs
         self._pages = ServicePages(indexes)
         self._making = asyncio.Semaphore(_AT_ONCE)
+        self._comparing = asyncio.Semaphore(_RESULTS_AT_ONCE)
         self._reading: dict[str, asyncio.Task[None]] = {}
         policy = content_policy(self._pages.inline, forms="'self'")
         self._headers = {"content-security-policy": policy, "cache-control": "no-store"}
@@ -81,14 +84,18 @@ class PageRoutes:
         for task in self._reading.values():
             task.cancel()
 
-    async def _make(self, make: Callable[[], _Made]) -> _Made:
-        async with self._making:
+    async def _make(
+        self, make: Callable[[], _Made], places: asyncio.Semaphore | None = None
+    ) -> _Made:
+        async with places or self._making:
             return await asyncio.to_thread(make)
 
-    async def _answered(self, make: Callable[[], str]) -> Response:
+    async def _answered(
+        self, make: Callable[[], str], places: asyncio.Semaphore | None = None
+    ) -> Response:
         """Return a page, or the page of an error that a person can act on."""
         try:
-            return self._answer(await self._make(make))
+            return self._answer(await self._make(make, places))
         except AssayError as error:
             return self._answer(self._pages.error(str(error)), error.http_status)
 
@@ -165,14 +172,16 @@ class PageRoutes:
 
     async def evaluations(self, name: str) -> Response:
         """Return the page of a run's evaluations before and after training."""
-        return await self._answered(lambda: self._pages.evaluations(self._runs.info(name)))
+        return await self._answered(
+            lambda: self._pages.evaluations(self._runs.info(name)), self._comparing
+        )
 
     async def turned(
         self, name: str, task: _Text, set_name: Annotated[str, Query(alias="set", max_length=200)]
     ) -> Response:
         """Return the page of a task before and after training."""
         return await self._answered(
-            lambda: self._pages.turned(self._runs.info(name), set_name, task)
+            lambda: self._pages.turned(self._runs.info(name), set_name, task), self._comparing
         )
 
     async def compare(
@@ -186,7 +195,7 @@ class PageRoutes:
             check_number_of_runs(run)
             return self._pages.compare([self._runs.info(name) for name in run], over)
 
-        return await self._answered(make)
+        return await self._answered(make, self._comparing)
 
 
 def add_pages(app: FastAPI, runs: RunListing, indexes: Path) -> PageRoutes:
