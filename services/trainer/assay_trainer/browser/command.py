@@ -12,6 +12,10 @@ import typer
 from assay_trainer.browser.filter_options import takes_filters
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
     from assay_trainer.browser.opening import OpenedRun
     from assay_trainer.browser.reading.filters import SampleFilter
 
@@ -19,19 +23,43 @@ _RUN = typer.Argument(metavar="RUN", help="The run's folder, or its name in ASSA
 _JSON = typer.Option(False, "--json", help="Print JSON for programs.")
 
 
-def show(run: str = _RUN, as_json: bool = _JSON) -> None:
-    """Show a run: state, results, what became of its samples, and who waits for whom."""
-    from rich.console import Console
-
+def show(
+    runs: list[str] = typer.Argument(
+        metavar="RUN...", help="The run's folder, or its name in ASSAY_RUNS; two to five compare."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Show a run: state, results, samples and waits. Of two to five, compare them."""
+    if len(runs) > 1:
+        _show_compared(runs, as_json)
+        return
     from assay_trainer.browser.texts.run_text import run_json, run_lines
 
-    found = _opened(run).summary()
+    found = _opened(runs[0]).summary()
     if as_json:
         _print_json(run_json(found))
-        return
-    console = Console(highlight=False)
-    for line in run_lines(found):
-        console.print(line)
+    else:
+        _print_lines(run_lines(found))
+
+
+def _show_compared(runs: list[str], as_json: bool) -> None:
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.browser.facts.differing import check_number_of_runs
+    from assay_trainer.browser.opening import find_run, open_for_reading
+    from assay_trainer.browser.texts.compared_text import (
+        compare_runs,
+        compared_json,
+        compared_lines,
+    )
+
+    home = read_settings(ServiceSettings).runs
+    folders = [find_run(run, home) for run in runs]
+    check_number_of_runs([str(one.path.resolve()) for one in folders])
+    found = compare_runs([open_for_reading(one) for one in folders])
+    if as_json:
+        _print_json(compared_json(found))
+    else:
+        _print_lines(compared_lines(found))
 
 
 @takes_filters
@@ -172,3 +200,11 @@ def _print_json(value: object) -> None:
     import json
 
     print(json.dumps(value, indent=2, default=str))
+
+
+def _print_lines(lines: "Iterable[RenderableType]") -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(line)

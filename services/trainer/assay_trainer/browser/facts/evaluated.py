@@ -98,11 +98,12 @@ class EvaluationReader:
             with self._comparing:  # one at a time: a large one takes memory and a core
                 is_large = sum(size for _, _, size, _ in key) > _OWN_PROCESS_BYTES
                 found.set_result((_apart if is_large else _compared)(places, has_strata))
-        except BaseException as error:
-            with self._lock:
-                if self._kept.get(key) is found:
-                    del self._kept[key]
-            found.set_exception(error)
+        finally:
+            if not found.done():
+                found.set_exception(NotReady("the comparison failed", hint="ask again"))
+                with self._lock:
+                    if self._kept.get(key) is found:
+                        del self._kept[key]
 
 
 def _apart(places: Sequence[_Place], has_strata: bool) -> PairedEvaluations:
