@@ -11,11 +11,14 @@ import aiohttp
 import pytest
 
 from assay_shared.runs.run_folder import RunFolder, RunStatus
+from assay_shared.settings.run_file import load_config
+from assay_trainer.config import RunConfig
 from assay_trainer.rollouts.rollout_log import mark_superseded
 from assay_trainer.service.app import create_app
+from assay_trainer.service.record import create_run
 from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve
-from tests.support.browser.stored_runs import fill, keep, make_group, make_run
+from tests.support.browser.stored_runs import DEMO, fill, keep, make_group, make_run
 from tests.unit.trainer.evaluation.test_report import make_step
 
 HOSTILE = (
@@ -300,3 +303,32 @@ async def test_pages_need_the_token_and_leave_the_run_as_it_is(serve: Serve, run
                 assert response.status == 200, path
     assert times(run.path) == before
     assert set(times(runs)) == {"a", ".browser"}
+
+
+async def test_runs_are_searched_and_sorted_by_owner_and_cost(serve: Serve, tmp_path: Path) -> None:
+    config = load_config(RunConfig, DEMO)
+    for name, owner, tokens in (("a", "ada", 20), ("b", "<b>bob", 300), ("c", "", None)):
+        run = create_run(tmp_path / name, config, started_by=owner)
+        if tokens is not None:
+            changes = {"num_tokens": tokens, "judge_money": 0.0, "judge_tokens": 0}
+            run.record("step", **make_step(1, **changes).model_dump(mode="json"))
+    url = serve(create_app(TrainerSettings(runs=tmp_path)))
+    async with aiohttp.ClientSession(url) as session:
+
+        async def names(query: str) -> list[str]:
+            async with session.get(f"/?{query}") as response:
+                assert response.status == 200
+                html = await response.text()
+                assert "<b>bob" not in html
+                return re.findall(r'<a href="/runs/([a-c])"', html)
+
+        assert await names("sort=cost") == ["b", "a", "c"]
+        owned = await names("sort=owner")
+        assert owned.index("b") < owned.index("a")
+        assert await names("q=ADA") == ["a"]
+        assert await names("q=300+tokens") == ["b"]
+        for sort in ("name", "state", "stage", "gain", "model", "data", "changed"):
+            assert sorted(await names(f"sort={sort}")) == ["a", "b", "c"]
+        async with session.get("/?sort=nothing") as response:
+            assert response.status == 422
+            assert "sort" in await response.text()

@@ -15,6 +15,7 @@ from assay_shared.service.browsers import content_policy
 from assay_shared.settings.api_keys import Scope
 from assay_trainer.browser.facts.differing import check_number_of_runs
 from assay_trainer.browser.pages.joint_curves import CurveAxis
+from assay_trainer.browser.pages.run_list import RunOrder
 from assay_trainer.browser.pages.service_pages import ServicePages
 from assay_trainer.browser.reading.building import SAMPLES_PER_GROUP
 from assay_trainer.browser.reading.parsing import NO_SAMPLE
@@ -118,10 +119,15 @@ class PageRoutes:
             before, left = left, await asyncio.to_thread(read)
 
     async def all_runs(
-        self, q: _Text = "", page: Annotated[int, Query(ge=0, le=10**6)] = 0
+        self,
+        q: _Text = "",
+        page: Annotated[int, Query(ge=0, le=10**6)] = 0,
+        sort: RunOrder = RunOrder.CHANGED,
     ) -> Response:
         """Return the page of all runs."""
-        return self._answer(await self._make(lambda: self._pages.runs(self._runs.list(), q, page)))
+        return self._answer(
+            await self._make(lambda: self._pages.runs(self._runs.list(), q, page, sort))
+        )
 
     async def one_run(self, name: str) -> Response:
         """Return the page of a run: state, results, funnel, curves, times."""
