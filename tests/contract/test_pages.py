@@ -307,7 +307,7 @@ async def test_pages_need_the_token_and_leave_the_run_as_it_is(serve: Serve, run
 
 async def test_runs_are_searched_and_sorted_by_owner_and_cost(serve: Serve, tmp_path: Path) -> None:
     config = load_config(RunConfig, DEMO)
-    for name, owner, tokens in (("a", "ada", 20), ("b", "<b>bob", 300), ("c", "", None)):
+    for name, owner, tokens in (("a", "Grace7", 20), ("b", "<b>bob", 300), ("c", "", None)):
         run = create_run(tmp_path / name, config, started_by=owner)
         if tokens is not None:
             changes = {"num_tokens": tokens, "judge_money": 0.0, "judge_tokens": 0}
@@ -325,7 +325,7 @@ async def test_runs_are_searched_and_sorted_by_owner_and_cost(serve: Serve, tmp_
         assert await names("sort=cost") == ["b", "a", "c"]
         owned = await names("sort=owner")
         assert owned.index("b") < owned.index("a")
-        assert await names("q=ADA") == ["a"]
+        assert await names("q=grace7") == ["a"]
         assert await names("q=300+tokens") == ["b"]
         for sort in ("name", "state", "stage", "gain", "model", "data", "changed"):
             assert sorted(await names(f"sort={sort}")) == ["a", "b", "c"]

@@ -9,7 +9,13 @@ from math import exp, sqrt
 import numpy as np
 
 from assay_shared.statistics.interval import Interval
-from assay_shared.statistics.permutation import SwapCounts, Swaps, grouped_p, sampled_p
+from assay_shared.statistics.permutation import (
+    MOST_SWAPS,
+    SwapCounts,
+    Swaps,
+    grouped_p,
+    sampled_p,
+)
 from assay_shared.statistics.resampling import Floats, resampled_sums, tails
 
 #: With at most this number of differing tasks, all assignments of signs are tried.
@@ -99,6 +105,8 @@ def sign_flip_p(before: Sequence[float], after: Sequence[float], seed: int) -> f
 
     # Hoeffding's bound (1963) is above the exact p. A sample of swaps has a smallest p.
     bound = 2 * exp(-(found**2) / (2 * float((moved**2).sum())))
+    if bound < 1 / (2 * MOST_SWAPS):
+        return bound  # below the smallest p of a sample
     if len(moved) > _MANY_MOVED and len(values) <= _FEW_SIZES:
         return min(bound, grouped_p(num_of_groups, sizes, seed))
     return min(bound, sampled_p(num_as_far, len(moved), seed))

@@ -18,7 +18,7 @@ _FEWER_ENTRIES = 2**26
 #: With fewer permutations as far as the one found, more are sampled: a small p must survive the
 #: correction for many tests.
 _FEW = 10
-_MOST_SWAPS = 200_000
+MOST_SWAPS = 200_000
 _MOST_ENTRIES = 2**28
 _BLOCK_ENTRIES = 2**22
 
@@ -54,7 +54,7 @@ def _share_as_far(
 ) -> float:
     num_done, num_far = 0, 0
     least = min(NUM_SWAPS, max(_LEAST_SWAPS, _FEWER_ENTRIES // num_columns))
-    most = max(least, min(_MOST_SWAPS, _MOST_ENTRIES // num_columns))
+    most = max(least, min(MOST_SWAPS, _MOST_ENTRIES // num_columns))
     block = max(1, min(least, _BLOCK_ENTRIES // num_columns))
     while num_done < least or (num_done < most and num_far < _FEW):
         num_far += num_as_far(draw(block))
