@@ -15,14 +15,14 @@ from assay_shared.service.browsers import content_policy
 from assay_shared.settings.api_keys import Scope
 from assay_trainer.browser.facts.differing import check_number_of_runs
 from assay_trainer.browser.pages.joint_curves import CurveAxis
-from assay_trainer.browser.pages.run_list import RunOrder
+from assay_trainer.browser.pages.run_list import RunColumn
 from assay_trainer.browser.pages.service_pages import ServicePages
 from assay_trainer.browser.reading.building import SAMPLES_PER_GROUP
 from assay_trainer.browser.reading.parsing import NO_SAMPLE
 
 #: Pages made at once; a run in the same process group keeps the rest of the cores.
 _AT_ONCE = 2
-#: Pages of results wait for comparisons of large evaluations, and have places of their own.
+#: Pages of results, which may wait for a comparison of large evaluations.
 _RESULTS_AT_ONCE = 4
 _CATCH_UP_S = 0.5
 _READ = needs(Scope.TRAINER_READ)
@@ -122,7 +122,7 @@ class PageRoutes:
         self,
         q: _Text = "",
         page: Annotated[int, Query(ge=0, le=10**6)] = 0,
-        sort: RunOrder = RunOrder.CHANGED,
+        sort: RunColumn = RunColumn.CHANGED,
     ) -> Response:
         """Return the page of all runs."""
         return self._answer(

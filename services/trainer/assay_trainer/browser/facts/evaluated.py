@@ -17,7 +17,7 @@ from assay_trainer.comparison.comparing import ComparisonData, ComparisonPlan, c
 from assay_trainer.comparison.loading import RUN_EVALUATIONS, read_measurement
 
 _MOST_BYTES = 256 * 2**20
-#: Larger evaluations are compared in a process of their own: its memory ends with it, and the
+#: Larger evaluations are compared in a separate process: its memory ends with it, and the
 #: pages of this one do not wait for it.
 _OWN_PROCESS_BYTES = 8 * 2**20
 _MOST_S = 600.0
@@ -107,7 +107,7 @@ class EvaluationReader:
 
 
 def _apart(places: Sequence[_Place], has_strata: bool) -> PairedEvaluations:
-    """Compare in a process of its own.
+    """Compare in a separate process.
 
     Raises:
         NotReady: the process ended early, or takes too long.

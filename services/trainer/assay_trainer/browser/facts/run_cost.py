@@ -18,7 +18,7 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
-class RunCost:
+class RecordedCost:
     """Sums over all steps, those that a resume replaced too; None where no event tells.
 
     The GPU hours are those of the trainer's own GPUs while a stage runs.
@@ -51,13 +51,13 @@ class RunCost:
         return self.money or 0.0, self.gpu_hours or 0.0, self.tokens or 0
 
 
-class RunCosts:
+class RecordedCosts:
     """The costs of runs; each file is read on from where the last reading ended."""
 
     def __init__(self) -> None:
         self._meters: OrderedDict[Path, _CostMeter] = OrderedDict()
 
-    def read(self, file: Path, deadline: float) -> RunCost:
+    def read(self, file: Path, deadline: float) -> RecordedCost:
         """Return the cost by a file of events, read until `deadline` (of `time.monotonic`)."""
         meter = self._meters.setdefault(file, _CostMeter())
         self._meters.move_to_end(file)
@@ -66,7 +66,7 @@ class RunCosts:
         try:
             return meter.read(file, deadline)
         except OSError:
-            return RunCost()
+            return RecordedCost()
 
 
 class _CostMeter:
@@ -84,7 +84,7 @@ class _CostMeter:
         self._gpus: float | None = None
         self._last_at = 0.0
 
-    def read(self, file: Path, deadline: float) -> RunCost:
+    def read(self, file: Path, deadline: float) -> RecordedCost:
         """Return the cost after the next events."""
         is_whole = True
         with open_regular(file) as content:
@@ -100,7 +100,7 @@ class _CostMeter:
                 event = None if line.problem else read_event(line.content)
                 if event is not None:
                     self._take(event)
-        return RunCost(
+        return RecordedCost(
             gpu_hours=None if self._gpu_s is None else self._gpu_s / _HOUR_S,
             tokens=self._whole("num_tokens"),
             judge_tokens=self._whole("judge_tokens"),
@@ -117,7 +117,7 @@ class _CostMeter:
             if self._gpus is not None and self._gpu_s is None:
                 self._gpu_s = 0.0
         elif self._gpus is not None and self._gpu_s is not None:
-            # A pause before the next stage_started is no work: the run was resumed later.
+            # A pause before the next stage_started does not count: the run was resumed later.
             self._gpu_s += self._gpus * max(0.0, event.time - self._last_at)
             if event.kind in ("stage_finished", "run_finished", "run_failed", "run_stopped"):
                 self._gpus = None

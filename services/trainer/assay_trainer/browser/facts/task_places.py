@@ -1,9 +1,9 @@
 """Where the tasks of an evaluation stand in its file, so that one is read without the others."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from json.decoder import WHITESPACE
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,6 +15,7 @@ from assay_trainer.comparison.loading import task_of
 from assay_trainer.evaluation.evaluator import TaskResult
 
 _DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 @dataclass(frozen=True)
@@ -81,5 +82,5 @@ def _elements(text: str, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _after_space(text: str, at: int) -> int:
-    found = WHITESPACE.match(text, at)
+    found = _SPACE.match(text, at)
     return at if found is None else found.end()

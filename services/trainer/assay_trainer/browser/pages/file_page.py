@@ -28,7 +28,7 @@ from assay_trainer.browser.samples.token_texts import token_pieces
 _MOST_CHARACTERS, _MOST_TOKENS = 8000, 1000
 #: Groups that cannot be read, each with its reason.
 _MOST_NAMED = 20
-#: Of the room beside the run itself, for tasks whose first answer turned.
+#: Of the room that the run's page leaves, for tasks whose first answer turned.
 _FLIPPED_SHARE = 0.25
 _MOST_FLIPPED = 1000
 #: For numbers that grow with the samples, and for links that are longer than a first guess.

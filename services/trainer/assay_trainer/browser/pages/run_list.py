@@ -16,7 +16,7 @@ from assay_shared.errors import InvalidInput
 from assay_shared.runs.regular_file import open_regular
 from assay_shared.runs.run_folder import RunFolder, check_run_name, read_event
 from assay_shared.statistics.interval import Interval
-from assay_trainer.browser.facts.run_cost import RunCost, RunCosts
+from assay_trainer.browser.facts.run_cost import RecordedCost, RecordedCosts
 from assay_trainer.browser.facts.summary import flat_config, read_config
 from assay_trainer.browser.pages.places import ServicePlaces
 from assay_trainer.events import RunEnded
@@ -43,10 +43,10 @@ class RunRow:
     data: str
     changed: str
     owner: str
-    cost: RunCost
+    cost: RecordedCost
 
 
-class RunOrder(StrEnum):
+class RunColumn(StrEnum):
     """The column by which the runs are sorted; `changed` has the newest run first."""
 
     CHANGED = "changed"
@@ -76,10 +76,10 @@ class RunRows:
     def __init__(self) -> None:
         self._facts: OrderedDict[tuple[Path, int], _RunFacts] = OrderedDict()
         self._gains: OrderedDict[tuple[Path, int], Interval | None] = OrderedDict()
-        self._costs = RunCosts()
+        self._costs = RecordedCosts()
 
     def matching(
-        self, runs: Sequence[RunInfo], searched: str, order: RunOrder = RunOrder.CHANGED
+        self, runs: Sequence[RunInfo], searched: str, order: RunColumn = RunColumn.CHANGED
     ) -> list[RunInfo]:
         """Return the runs with each word of a search, in order.
 
@@ -91,14 +91,14 @@ class RunRows:
         if words:
             texts = ((run, self._text(run, deadline)) for run in runs)
             found = [run for run, text in texts if all(word in text for word in words)]
-        if order is RunOrder.CHANGED:
+        if order is RunColumn.CHANGED:
             return found
         rows = {run.name: self.row(run, deadline) for run in found}
-        if order is RunOrder.COST:
+        if order is RunColumn.COST:
             return sorted(found, key=lambda run: rows[run.name].cost.order, reverse=True)
-        if order is RunOrder.GAIN:
+        if order is RunColumn.GAIN:
             return sorted(found, key=lambda run: _falling(rows[run.name].gain))
-        column = "at" if order is RunOrder.STAGE else str(order)
+        column = "at" if order is RunColumn.STAGE else str(order)
         return sorted(found, key=lambda run: _text_key(getattr(rows[run.name], column)))
 
     def _text(self, run: RunInfo, deadline: float) -> str:

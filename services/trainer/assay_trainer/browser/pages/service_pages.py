@@ -16,7 +16,7 @@ from assay_trainer.browser.pages.places import ServicePlaces
 from assay_trainer.browser.pages.readers import RunReaders
 from assay_trainer.browser.pages.rendering import PageTemplates
 from assay_trainer.browser.pages.result_pages import ResultPages
-from assay_trainer.browser.pages.run_list import RunOrder, RunRows
+from assay_trainer.browser.pages.run_list import RunColumn, RunRows
 from assay_trainer.browser.reading.filters import SampleFilter
 from assay_trainer.browser.reading.rows import GroupPage
 from assay_trainer.browser.samples.detail import sample_detail
@@ -53,7 +53,7 @@ class ServicePages:
         """The constant style and script of all pages."""
         return self._templates.inline
 
-    def runs(self, runs: Sequence[RunInfo], searched: str, page: int, order: RunOrder) -> str:
+    def runs(self, runs: Sequence[RunInfo], searched: str, page: int, order: RunColumn) -> str:
         """Return the page of all runs, or of those with the words of a search."""
         found = self._rows.matching(runs, searched[:400], order)
         first = max(0, page) * _RUNS_PER_PAGE
@@ -64,7 +64,7 @@ class ServicePages:
             q=searched,
             number=len(found),
             order=order,
-            columns=[(one, "/?" + urlencode(query | {"sort": one})) for one in RunOrder],
+            columns=[(one, "/?" + urlencode(query | {"sort": one})) for one in RunColumn],
             rows=self._rows.rows(some),
             earlier=_page(query, page - 1) if page > 0 else "",
             later=_page(query, page + 1) if first + len(some) < len(found) else "",
