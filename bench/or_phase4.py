@@ -98,7 +98,7 @@ def _sft(asked: argparse.Namespace, models: Path) -> Path:
             f"data.train.path={models}", f"data.held_out.path={models}",
             f"data.demonstrations.path={demonstrations}", f"sft.steps={asked.sft_steps}",
         )  # fmt: skip
-        with running_services(asked.output / "services-sft") as mesh:
+        with running_services(asked.output / "services-sft", settings=_roots(asked)) as mesh:
             words = ("train", str(_FILES / "sft.yaml"), *settings, "--folder", str(folder))
             _run(words, mesh.environment)
     return folder / "models" / "sft"
@@ -111,11 +111,16 @@ def _lane(stack: ExitStack, asked: argparse.Namespace, number: int) -> dict[str,
     os.sched_setaffinity(0, cores[number * share : (number + 1) * share] or cores)
     try:
         home = asked.output / f"services-{number}"
-        mesh = stack.enter_context(running_services(home, num_workers=2, settings=_NO_CARD))
+        settings = _NO_CARD | _roots(asked)
+        mesh = stack.enter_context(running_services(home, num_workers=2, settings=settings))
     finally:
         os.sched_setaffinity(0, cores)
-    shared = {"ASSAY_RUNS": str(asked.output.resolve())}
-    return mesh.environment | _NO_CARD | shared
+    return mesh.environment | _NO_CARD | {"ASSAY_RUNS": str(asked.output.resolve())}
+
+
+def _roots(asked: argparse.Namespace) -> dict[str, str]:
+    """Let inference read the weights of all runs of the study."""
+    return {"ASSAY_INFERENCE_WEIGHT_ROOTS": str(asked.output.resolve())}
 
 
 def _ablate(

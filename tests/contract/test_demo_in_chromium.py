@@ -20,8 +20,8 @@ from tests.contract.test_pages import HOSTILE
 from tests.support.browser.chromium import (
     WHY_MISSING,
     find_chromium,
+    quiet_page,
     serious_issues,
-    started_chromium,
 )
 from tests.support.browser.stored_runs import DEMO, keep, make_group, make_run
 from tests.support.fakes import make_task
@@ -79,26 +79,12 @@ def served(mesh: PlantedMesh) -> Iterator[ServedPage]:
         yield page
 
 
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with started_chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
 def page(browser: "Browser", served: ServedPage) -> "Iterator[Page]":
-    """The page of an opened link; its console stays empty, and it opens no dialog."""
-    context = browser.new_context(viewport={"width": 900, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    told: list[str] = []
-    page.on("console", lambda message: told.append(message.text))
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("dialog", lambda dialog: told.append(f"a dialog: {dialog.message}"))
-    page.goto(served.link())
-    yield page
-    context.close()
-    assert [one for one in told if "422" not in one] == []
+    """The page of an opened link."""
+    with quiet_page(browser, width=900, timeout_ms=60_000) as page:
+        page.goto(served.link())
+        yield page
 
 
 def issues(page: "Page") -> list[str]:

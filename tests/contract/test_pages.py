@@ -11,11 +11,14 @@ import aiohttp
 import pytest
 
 from assay_shared.runs.run_folder import RunFolder, RunStatus
+from assay_shared.settings.run_file import load_config
+from assay_trainer.config import RunConfig
 from assay_trainer.rollouts.rollout_log import mark_superseded
 from assay_trainer.service.app import create_app
+from assay_trainer.service.record import create_run
 from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve
-from tests.support.browser.stored_runs import fill, keep, make_group, make_run
+from tests.support.browser.stored_runs import DEMO, fill, keep, make_group, make_run
 from tests.unit.trainer.evaluation.test_report import make_step
 
 HOSTILE = (
@@ -84,6 +87,11 @@ async def read_all(session: aiohttp.ClientSession, name: str, num_samples: int) 
     raise AssertionError(f"{num_samples} samples are not read")
 
 
+def places(found: Elements) -> set[str]:
+    """Return the links of a list of runs, without those of its columns."""
+    return {link for link in found.links() if not link.startswith("/?")}
+
+
 async def test_all_runs_are_listed_and_found_by_name_state_and_setting(
     session: aiohttp.ClientSession, runs: Path
 ) -> None:
@@ -95,7 +103,7 @@ async def test_all_runs_are_listed_and_found_by_name_state_and_setting(
     gain = {"value": 0.25, "low": 0.125, "high": 0.375}
     RunFolder(runs / "a").record("run_finished", report="r", gain=gain)  # type: ignore[arg-type]
     found = await page(session, "/")
-    assert set(found.links()) == {"#main", "/runs/a", "/runs/b", "/runs/c"}
+    assert places(found) == {"#main", "/runs/a", "/runs/b", "/runs/c"}
     assert "+25.0 points (+12.5 to +37.5)" in found.text
     assert "unreadable" in found.text
     assert "1 runs match" in (await page(session, "/?q=unreadable")).text
@@ -108,7 +116,7 @@ async def test_a_name_that_the_api_refuses_is_listed_without_a_link(
 ) -> None:
     make_run(runs / "a").path.rename(runs / "a b")
     found = await page(session, "/")
-    assert set(found.links()) == {"#main"}
+    assert places(found) == {"#main"}
     assert "'a b' is not a valid run name" in found.text
 
 
@@ -300,3 +308,32 @@ async def test_pages_need_the_token_and_leave_the_run_as_it_is(serve: Serve, run
                 assert response.status == 200, path
     assert times(run.path) == before
     assert set(times(runs)) == {"a", ".browser"}
+
+
+async def test_runs_are_searched_and_sorted_by_owner_and_cost(serve: Serve, tmp_path: Path) -> None:
+    config = load_config(RunConfig, DEMO)
+    for name, owner, tokens in (("a", "Grace7", 20), ("b", "<b>bob", 300), ("c", "", None)):
+        run = create_run(tmp_path / name, config, started_by=owner)
+        if tokens is not None:
+            changes = {"num_tokens": tokens, "judge_money": 0.0, "judge_tokens": 0}
+            run.record("step", **make_step(1, **changes).model_dump(mode="json"))
+    url = serve(create_app(TrainerSettings(runs=tmp_path)))
+    async with aiohttp.ClientSession(url) as session:
+
+        async def names(query: str) -> list[str]:
+            async with session.get(f"/?{query}") as response:
+                assert response.status == 200
+                html = await response.text()
+                assert "<b>bob" not in html
+                return re.findall(r'<a href="/runs/([a-c])"', html)
+
+        assert await names("sort=cost") == ["b", "a", "c"]
+        owned = await names("sort=owner")
+        assert owned.index("b") < owned.index("a")
+        assert await names("q=grace7") == ["a"]
+        assert await names("q=300+tokens") == ["b"]
+        for sort in ("name", "state", "stage", "gain", "model", "data", "changed"):
+            assert sorted(await names(f"sort={sort}")) == ["a", "b", "c"]
+        async with session.get("/?sort=nothing") as response:
+            assert response.status == 422
+            assert "sort" in await response.text()

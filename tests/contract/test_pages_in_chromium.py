@@ -20,8 +20,8 @@ from tests.contract.test_pages import HOSTILE
 from tests.support.browser.chromium import (
     WHY_MISSING,
     find_chromium,
+    quiet_page,
     serious_issues,
-    started_chromium,
 )
 from tests.support.browser.stored_runs import fill, keep, make_group, make_run
 from tests.unit.trainer.evaluation.test_report import make_step
@@ -34,12 +34,6 @@ pytestmark = [
     pytest.mark.skipif(find_chromium() is None, reason=WHY_MISSING),
 ]
 PAGES = ("/", "/runs/a", "/runs/a/samples", "/runs/a/samples?outcome=failed&step=x")
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with started_chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -80,17 +74,8 @@ def url(serve_for_all: Serve, run: RunFolder) -> str:
 
 @pytest.fixture
 def page(browser: "Browser") -> "Iterator[Page]":
-    """A page whose console stays empty and that opens no dialog."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(20_000)
-    told: list[str] = []
-    page.on("console", lambda message: told.append(message.text))
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("dialog", lambda dialog: told.append(f"a dialog: {dialog.message}"))
-    yield page
-    context.close()
-    assert [one for one in told if "422" not in one] == []
+    with quiet_page(browser) as page:
+        yield page
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

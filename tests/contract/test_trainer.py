@@ -1,6 +1,7 @@
 """Runs over HTTP: the service starts real processes; without a broker they fail fast."""
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,6 +32,20 @@ async def client(
     url = serve(create_app(TrainerSettings(runs=tmp_path / "runs")))
     async with TrainerClient(url, retry=NO_RETRY) as client:
         yield client
+
+
+async def test_a_run_names_the_client_that_started_it(serve: Serve, tmp_path: Path) -> None:
+    keys = {"ada": "sesame-ada-0123456789"}
+    settings = TrainerSettings.model_validate(
+        {"runs": tmp_path, "token": "own-0123456789abcdef", "client_tokens": keys}
+    )
+    url = serve(create_app(settings))
+    for name, token in (("one", keys["ada"]), ("two", "own-0123456789abcdef")):
+        async with TrainerClient(url, token=token, retry=NO_RETRY) as client:
+            await client.start(RunRequest(name=name, config=DEMO))
+            await client.stop(name)
+    found = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("one", "two")]
+    assert [one.get("started_by") for one in found] == ["ada", None]
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ class StageStarted(BaseModel):
 
     stage: str
     num_steps: int
+    #: GPUs of the trainer's own processes; null in events of older versions.
+    num_gpus: int | None = None
 
 
 class StageFinished(BaseModel):
@@ -112,6 +114,9 @@ class StepEvent(BaseModel):
     num_generated: int | None = None
     #: Samples whose tokens the update learnt; null in events of older versions.
     num_trained: int | None = None
+    #: Tokens of judges and their price, of all played groups; null in events of older versions.
+    judge_tokens: int | None = None
+    judge_money: float | None = None
     #: Groups whose task was set aside.
     num_set_aside: int = 0
     #: Groups by why they were refused: too_old, unknown_version.

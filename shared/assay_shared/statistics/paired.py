@@ -9,11 +9,19 @@ from math import exp, sqrt
 import numpy as np
 
 from assay_shared.statistics.interval import Interval
-from assay_shared.statistics.permutation import Swaps, sampled_p
+from assay_shared.statistics.permutation import (
+    MOST_SWAPS,
+    SwapCounts,
+    Swaps,
+    grouped_p,
+    sampled_p,
+)
 from assay_shared.statistics.resampling import Floats, resampled_sums, tails
 
 #: With at most this number of differing tasks, all assignments of signs are tried.
 _MOST_ENUMERATED = 12
+#: With more differing tasks than this, and few different sizes, equal differences swap together.
+_MANY_MOVED, _FEW_SIZES = 1_000, 256
 #: Differences below this are rounding.
 _TINY = 1e-12
 
@@ -89,8 +97,18 @@ def sign_flip_p(before: Sequence[float], after: Sequence[float], seed: int) -> f
         sums = (1 - 2 * swaps.astype(float)) @ moved
         return int((np.abs(sums) >= found - 1e-9 * found).sum())
 
+    values, sizes = np.unique(np.round(np.abs(moved), 12), return_counts=True)
+
+    def num_of_groups(swapped: SwapCounts) -> int:
+        sums = (sizes - 2 * swapped) @ values
+        return int((np.abs(sums) >= found - 1e-9 * found).sum())
+
     # Hoeffding's bound (1963) is above the exact p. A sample of swaps has a smallest p.
     bound = 2 * exp(-(found**2) / (2 * float((moved**2).sum())))
+    if bound < 1 / (2 * MOST_SWAPS):
+        return bound  # below the smallest p of a sample
+    if len(moved) > _MANY_MOVED and len(values) <= _FEW_SIZES:
+        return min(bound, grouped_p(num_of_groups, sizes, seed))
     return min(bound, sampled_p(num_as_far, len(moved), seed))
 
 

@@ -13,6 +13,9 @@ NUM_RESAMPLES = 5_000
 _BLOCK_ENTRIES = 2**22
 #: Counts of more entries (a byte each) are drawn again for each use.
 _KEPT_ENTRIES = 2**27
+#: With more tasks than this, and few different rows, equal rows are drawn together.
+_MANY_TASKS = 2_000
+_FEW_ROWS = 256
 
 Floats = NDArray[np.float64]
 
@@ -21,14 +24,30 @@ def resampled_sums(columns: Floats, seed: int) -> Floats:
     """Return the sum of each column over each resample of the rows.
 
     `columns` has a row for each task. The result has a row for each of `NUM_RESAMPLES` resamples.
-    The same number of tasks and the same seed draw the same resamples.
+    The same columns and the same seed draw the same resamples.
     """
     num_tasks = len(columns)
+    if num_tasks > _MANY_TASKS:
+        rows, sizes = np.unique(columns, axis=0, return_counts=True)
+        if len(rows) <= _FEW_ROWS:
+            return _grouped_sums(rows, sizes, seed)
     if num_tasks * NUM_RESAMPLES <= _KEPT_ENTRIES:
         counts: Iterator[NDArray[np.uint8]] = iter(_kept(num_tasks, seed))
     else:
         counts = _drawn(num_tasks, seed)
     return np.concatenate([block.astype(np.float64) @ columns for block in counts])
+
+
+def _grouped_sums(rows: Floats, sizes: NDArray[np.int64], seed: int) -> Floats:
+    """Return the sums over resamples of groups of equal rows.
+
+    How often each group is drawn is multinomial: the work is that of the groups, not of the tasks.
+    """
+    num_tasks = int(sizes.sum())
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(num_tasks, sizes / num_tasks, size=NUM_RESAMPLES)
+    sums: Floats = counts.astype(np.float64) @ rows
+    return sums
 
 
 def resampled_quantiles(columns: Floats, quantile: float, seed: int) -> Floats:

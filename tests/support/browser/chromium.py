@@ -41,6 +41,25 @@ def started_chromium() -> "Iterator[Browser]":
             browser.close()
 
 
+@contextmanager
+def quiet_page(
+    browser: "Browser", width: int = 1200, timeout_ms: int = 20_000, *, is_phone: bool = False
+) -> "Iterator[Page]":
+    """Yield a page; check that its console stays empty and that it opens no dialog."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, is_mobile=is_phone)
+    page = context.new_page()
+    page.set_default_timeout(timeout_ms)
+    told: list[str] = []
+    page.on("console", lambda message: told.append(message.text))
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("dialog", lambda dialog: told.append(f"a dialog: {dialog.message}"))
+    try:
+        yield page
+    finally:
+        context.close()
+    assert [one for one in told if "422" not in one] == []
+
+
 def serious_issues(page: "Page") -> list[str]:
     """Return what axe finds of serious or critical impact, with the first element of each."""
     from axe_playwright_python.sync_playwright import Axe

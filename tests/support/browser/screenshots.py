@@ -1,7 +1,7 @@
 """Takes the pictures of docs/browser.md from a real run.
 
 `python -m tests.support.browser.screenshots RUNS NAME` serves the folder RUNS and writes
-docs/images/browser-*.png of the run NAME.
+docs/images/browser-*.png of the run NAME. With another name, it writes browser-compare.png of both.
 """
 
 import socket
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 IMAGES = Path(__file__).parents[3] / "docs" / "images"
 
 
-def main(runs: Path, name: str) -> None:
+def main(runs: Path, name: str, other: str = "") -> None:
     """Write the pictures."""
     listener = socket.create_server(("127.0.0.1", 0))
     app = create_app(TrainerSettings(runs=runs))
@@ -34,13 +34,18 @@ def main(runs: Path, name: str) -> None:
         time.sleep(0.05)
     try:
         with started_chromium() as browser:
-            _take(browser, f"http://127.0.0.1:{listener.getsockname()[1]}", name)
+            _take(browser, f"http://127.0.0.1:{listener.getsockname()[1]}", name, other)
     finally:
         server.should_exit = True
         thread.join(30)
 
 
-def _take(browser: "Browser", url: str, name: str) -> None:
+def _take(browser: "Browser", url: str, name: str, other: str) -> None:
+    if other:
+        page = browser.new_page(viewport={"width": 960, "height": 760})
+        page.goto(f"{url}/compare?run={name}&run={other}")
+        page.screenshot(path=IMAGES / "browser-compare.png")
+        return
     for scheme, picture, path, cell in (
         ("light", "run", f"/runs/{name}", None),
         ("dark", "samples", f"/runs/{name}/samples?tag=domain:code", None),
@@ -62,4 +67,4 @@ def _take(browser: "Browser", url: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:4])

@@ -5,50 +5,68 @@ Each command imports its needs when it runs, so --help imports nothing heavy.
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from assay_trainer.browser.filter_options import takes_filters
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
     from assay_trainer.browser.opening import OpenedRun
+    from assay_trainer.browser.reading.filters import SampleFilter
 
 _RUN = typer.Argument(metavar="RUN", help="The run's folder, or its name in ASSAY_RUNS.")
 _JSON = typer.Option(False, "--json", help="Print JSON for programs.")
-_Outcome = Annotated[str, typer.Option(help="accepted, wrong_answer, ...; failed; failed:judge.")]
-_Task = Annotated[str, typer.Option(help="Part of the task's name.")]
-_Tag = Annotated[str, typer.Option(help="A tag of the task, as domain:code.")]
-_Component = Annotated[str, typer.Option(help="A reward component, as tests or 'tests<0.5'.")]
-_Text = Annotated[str, typer.Option(help="Part of the answer or of a failure's message.")]
-_Step = Annotated[str, typer.Option(help="A step or a range, as 7 or 3-9.")]
-_Reason = Annotated[str, typer.Option(help="Why a group was discarded: no_signal, too_old, ...")]
-_Kept = Annotated[str, typer.Option(help="trained, discarded or superseded.")]
 
 
-def show(run: str = _RUN, as_json: bool = _JSON) -> None:
-    """Show a run: state, results, what became of its samples, and who waits for whom."""
-    from rich.console import Console
-
+def show(
+    runs: list[str] = typer.Argument(
+        metavar="RUN...", help="The run's folder, or its name in ASSAY_RUNS; two to five compare."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Show a run: state, results, samples and waits. Of two to five, compare them."""
+    if len(runs) > 1:
+        _show_compared(runs, as_json)
+        return
     from assay_trainer.browser.texts.run_text import run_json, run_lines
 
-    found = _opened(run).summary()
+    found = _opened(runs[0]).summary()
     if as_json:
         _print_json(run_json(found))
-        return
-    console = Console(highlight=False)
-    for line in run_lines(found):
-        console.print(line)
+    else:
+        _print_lines(run_lines(found))
 
 
+def _show_compared(runs: list[str], as_json: bool) -> None:
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.browser.facts.differing import check_number_of_runs
+    from assay_trainer.browser.opening import find_run, open_for_reading
+    from assay_trainer.browser.texts.compared_text import (
+        compare_runs,
+        compared_json,
+        compared_lines,
+    )
+
+    home = read_settings(ServiceSettings).runs
+    folders = [find_run(run, home) for run in runs]
+    check_number_of_runs([str(one.path.resolve()) for one in folders])
+    found = compare_runs([open_for_reading(one) for one in folders])
+    if as_json:
+        _print_json(compared_json(found))
+    else:
+        _print_lines(compared_lines(found))
+
+
+@takes_filters
 def samples(
     run: str = _RUN,
-    outcome: _Outcome = "",
-    task: _Task = "",
-    tag: _Tag = "",
-    component: _Component = "",
-    text: _Text = "",
-    step: _Step = "",
-    reason: _Reason = "",
-    kept: _Kept = "",
+    *,
+    given: "SampleFilter",
     limit: int = typer.Option(20, min=1, help="Samples shown; at most 10,000."),
     full: bool = typer.Option(False, help="Show each sample whole."),
     as_json: bool = _JSON,
@@ -57,11 +75,9 @@ def samples(
     from rich.console import Console
 
     from assay_shared.text.markdown import visible
-    from assay_trainer.browser.reading.filters import SampleFilter
     from assay_trainer.browser.samples.detail import sample_json
     from assay_trainer.browser.texts.sample_text import sample_lines, samples_table
 
-    given = SampleFilter(outcome, task, tag, component, text, step, reason, kept)
     opened = _opened(run)
     found = opened.samples(given, limit)
     number = opened.index.count(given)
@@ -142,25 +158,18 @@ def diagnose(run: str = _RUN, as_json: bool = _JSON) -> None:
         print(f"nothing: {len(RULES)} rules find no fault ({told})")
 
 
+@takes_filters
 def export(
     run: str = _RUN,
     file: Path = typer.Argument(help="The file to write: *.parquet, *.csv, or Inspect's *.eval."),
-    outcome: _Outcome = "",
-    task: _Task = "",
-    tag: _Tag = "",
-    component: _Component = "",
-    text: _Text = "",
-    step: _Step = "",
-    reason: _Reason = "",
-    kept: _Kept = "",
+    *,
+    given: "SampleFilter",
 ) -> None:
     """Write a run's samples to a file: for tables, or for the viewer of Inspect."""
     from assay_shared.text.markdown import visible
     from assay_trainer.browser.exports.exporting import check_output, export_samples
-    from assay_trainer.browser.reading.filters import SampleFilter
 
     check_output(file)
-    given = SampleFilter(outcome, task, tag, component, text, step, reason, kept)
     opened = _opened(run)
 
     def tell(problem: str) -> None:
@@ -191,3 +200,11 @@ def _print_json(value: object) -> None:
     import json
 
     print(json.dumps(value, indent=2, default=str))
+
+
+def _print_lines(lines: "Iterable[RenderableType]") -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(line)

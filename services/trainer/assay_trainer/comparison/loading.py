@@ -197,7 +197,7 @@ def _of_file(file: Path, name: str, settings: dict[str, str], k: tuple[int, ...]
     for one in found.results:
         if one.task_id in tasks:
             raise DatasetError(f"{file}: the task {one.task_id!r} stands there twice")
-        tasks[one.task_id] = _result(one)
+        tasks[one.task_id] = task_of(one)
     held_out = ComparedSet(
         "held_out", tasks, digest=_tasks_digest(tasks), num_set_aside=len(found.set_aside)
     )
@@ -216,9 +216,10 @@ def _of_file(file: Path, name: str, settings: dict[str, str], k: tuple[int, ...]
     )
 
 
-def _result(result: TaskResult) -> ComparedTask:
+def task_of(result: TaskResult) -> ComparedTask:
+    """Return a task of a run's evaluation."""
     good = [
-        SampleRecord(
+        SampleRecord.model_construct(  # its values are checked already
             task_id=result.task_id,
             index=index,
             text=one.text,

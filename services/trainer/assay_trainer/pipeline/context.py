@@ -52,7 +52,8 @@ class RunContext:
         """
         self.stop.check()
         self.set_status(stage=name, step=0, num_steps=num_steps)
-        self.record("stage_started", stage=name, num_steps=num_steps)
+        num_gpus = self.ranks.size if self.ranks.device.type == "cuda" else 0
+        self.record("stage_started", stage=name, num_steps=num_steps, num_gpus=num_gpus)
         started = time.monotonic()
         yield
         self.record("stage_finished", stage=name, took_s=time.monotonic() - started)

@@ -1,7 +1,7 @@
 """The trainer over HTTP: runs, their events, and the pages of the run browser."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from assay_shared.service.app import create_service
 from assay_shared.service.auth import needs
 from assay_shared.service.bodies.route import put_first, up_to, use_json_routes
 from assay_shared.settings.api_keys import Scope
+from assay_shared.telemetry.context import client
 from assay_trainer.browser.api.routes import add_pages
 from assay_trainer.browser.facts.pipeline_facts import PipelineListing
 from assay_trainer.service.queue_metrics import MeshMetrics, free_bytes
@@ -65,13 +66,13 @@ def create_app(settings: TrainerSettings, pipelines: PipelineListing | None = No
     registry = app.state.metrics.registry
     registry.register(RunMetrics(runs))
     watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)
-    _add_runs(app, runs)
+    _add_runs(app, runs, named=frozenset(settings.client_tokens))
     pages = add_pages(app, runs, settings.runs / _INDEXES, pipelines)
     put_first(app)
     return app
 
 
-def _add_runs(app: FastAPI, runs: Runs) -> None:
+def _add_runs(app: FastAPI, runs: Runs, named: Container[str]) -> None:
     listing = asyncio.Lock()  # one thread: many would keep the event loop from its turn
 
     @app.post(
@@ -82,7 +83,7 @@ def _add_runs(app: FastAPI, runs: Runs) -> None:
     async def start(request: RunRequest) -> RunInfo:
         """Start a run; it waits in a queue if the maximum number of runs is running."""
         audit.note(name=request.name)
-        return runs.start(request)
+        return runs.start(request, started_by=client() if client() in named else "")
 
     @app.get("/v1/runs", openapi_extra=needs(Scope.TRAINER_READ))
     async def list_runs() -> list[RunInfo]:

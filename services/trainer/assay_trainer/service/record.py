@@ -18,14 +18,19 @@ from assay_trainer.config import RunConfig
 _MOST_OF_A_NAME = 80
 
 
-def create_run(path: Path, config: RunConfig) -> RunFolder:
+def create_run(path: Path, config: RunConfig, started_by: str = "") -> RunFolder:
     """Make a folder with the resolved configuration, git commit and package versions.
+
+    `started_by` is the name of the client that starts the run, if it has one.
 
     Raises:
         Conflict: the folder exists.
     """
     folder = RunFolder.create(path)
-    write_json(folder.config, {"config": config.model_dump(mode="json")} | provenance())
+    content = {"config": config.model_dump(mode="json")} | provenance()
+    if started_by:
+        content["started_by"] = started_by
+    write_json(folder.config, content)
     return folder
 
 

@@ -72,8 +72,10 @@ class Runs:
         #: Runs of the last service whose processes have not ended yet.
         self._orphans: builtins.list[str] = []
 
-    def start(self, request: RunRequest) -> RunInfo:
+    def start(self, request: RunRequest, started_by: str = "") -> RunInfo:
         """Create a run's folder, and start its process or put it in the queue.
+
+        `started_by` is the name of the client's key.
 
         Raises:
             ConfigError: the run file is not valid, or a switch in it cannot act.
@@ -84,7 +86,7 @@ class Runs:
         refuse_inert(config)
         check_run_name(request.name)
         self._check_room()
-        create_run(self._folder / request.name, config)
+        create_run(self._folder / request.name, config, started_by)
         note_started(self._folder / request.name)
         return self._enqueue(request.name)
 

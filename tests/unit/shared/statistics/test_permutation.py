@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from assay_shared.statistics import permutation
-from assay_shared.statistics.permutation import NUM_SWAPS, Swaps, sampled_p
+from assay_shared.statistics.permutation import NUM_SWAPS, Swaps, grouped_p, sampled_p
 
 
 def test_the_p_is_the_share_of_permutations_as_far() -> None:
@@ -40,3 +40,10 @@ def test_the_same_seed_swaps_alike() -> None:
     first = seen.pop()
     sampled_p(keep, 7, seed=3)
     assert (seen.pop() == first).all()
+
+
+def test_groups_of_equal_tasks_have_the_same_p() -> None:
+    def as_far(swapped: np.ndarray) -> int:
+        return int((swapped.sum(axis=1) >= 60).sum())
+
+    assert grouped_p(as_far, np.array([40, 60]), seed=0) == pytest.approx(0.0284, abs=0.005)

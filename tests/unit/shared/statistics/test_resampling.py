@@ -41,3 +41,17 @@ def test_few_tasks_have_wider_tails() -> None:
     assert tails(5, 0.95)[0] < tails(50, 0.95)[0] < 0.025
     assert tails(100_000, 0.95)[0] == pytest.approx(0.025, abs=1e-4)
     assert tails(1, 0.95) == (0.0, 1.0)
+
+
+def test_equal_rows_are_drawn_together_with_the_same_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values = np.repeat([0.0, 0.25, 1.0], [1500, 1000, 500])
+    columns = np.column_stack([values, np.ones(3000)])
+    grouped = resampled_sums(columns, 0)
+    monkeypatch.setattr(resampling, "_FEW_ROWS", 0)
+    single = resampled_sums(columns, 0)
+    assert (grouped[:, 1] == 3000).all()
+    assert grouped[:, 0].mean() == pytest.approx(single[:, 0].mean(), abs=2)
+    assert grouped[:, 0].std() == pytest.approx(single[:, 0].std(), rel=0.05)
+    assert grouped[:, 0].std() == pytest.approx(values.std() * 3000**0.5, rel=0.05)

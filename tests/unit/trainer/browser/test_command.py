@@ -12,9 +12,12 @@ from typer.testing import CliRunner, Result
 
 from assay_shared.errors import InvalidInput, NotFound
 from assay_shared.runs.run_folder import RunFolder
+from assay_shared.settings.run_file import load_config
 from assay_trainer.browser.command import browse, samples, show
-from tests.support.browser.stored_runs import fill, keep, make_group, make_run
-from tests.unit.trainer.evaluation.test_report import make_step
+from assay_trainer.config import RunConfig
+from assay_trainer.service.record import create_run
+from tests.support.browser.stored_runs import DEMO, fill, keep, make_group, make_run
+from tests.unit.trainer.evaluation.test_report import make_evaluation, make_step
 
 app = typer.Typer()
 app.command()(show)
@@ -151,3 +154,35 @@ def changed(line: Any, path: str, value: object) -> Any:
         place = place[one]
     place[last] = value
     return copy
+
+
+def test_two_runs_are_compared(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    other = create_run(run.path.parent / "b", load_config(RunConfig, DEMO, ("grpo.group_size=3",)))
+    for folder, num_right in ((run, 1), (other, 4)):
+        folder.evaluation("after").parent.mkdir(exist_ok=True)
+        folder.evaluation("after").write_text(make_evaluation("after", num_right).model_dump_json())
+        folder.record("step", **make_step(1, reward=num_right / 8).model_dump(mode="json"))
+    text = call("show", "a", "b").stdout
+    assert "b against a" in text
+    assert "+75.0 pp" in text
+    assert "BETTER" in text
+    row = next(line for line in text.splitlines() if "grpo.group_size" in line)
+    assert [cell.strip() for cell in row.split("│")[2:4]] == ["8", "3"]
+    assert "0.125" in next(line for line in text.splitlines() if "reward" in line)
+    found = json.loads(call("show", "a", "b", "--json").stdout)
+    assert found["runs"] == {"a": "created", "b": "created"}
+    assert found["results"]["rows"][0]["difference"]["value"] == pytest.approx(0.75)
+    assert found["settings"][0]["name"] == "grpo.group_size"
+
+
+def test_what_cannot_be_compared_says_what_would_be_right(run: RunFolder) -> None:
+    with pytest.raises(InvalidInput, match="2 runs are chosen, 1 of them different") as refused:
+        call("show", "a", str(run.path))
+    assert refused.value.hint == "choose 2 to 5 different runs"
+    with pytest.raises(NotFound, match="no run 'z'"):
+        call("show", "a", "z")
+    make_run(run.path.parent / "b")
+    text = call("show", "a", "b").stdout
+    assert "No comparison of results: a has no evaluation 'after' training yet" in text
+    assert "All settings are equal." in text

@@ -17,12 +17,15 @@ from assay_shared.settings.api_keys import Scope
 from assay_trainer.browser.facts.differing import check_number_of_runs
 from assay_trainer.browser.facts.pipeline_facts import NoPipelines, PipelineListing
 from assay_trainer.browser.pages.joint_curves import CurveAxis
+from assay_trainer.browser.pages.run_list import RunColumn
 from assay_trainer.browser.pages.service_pages import ServicePages
 from assay_trainer.browser.reading.building import SAMPLES_PER_GROUP
 from assay_trainer.browser.reading.parsing import NO_SAMPLE
 
 #: Pages made at once; a run in the same process group keeps the rest of the cores.
 _AT_ONCE = 2
+#: Pages of results, which may wait for a comparison of large evaluations.
+_RESULTS_AT_ONCE = 4
 _CATCH_UP_S = 0.5
 _READ = needs(Scope.TRAINER_READ)
 _Made = TypeVar("_Made")
@@ -74,6 +77,7 @@ class PageRoutes:
         self._runs = runs
         self._pages = ServicePages(indexes, pipelines)
         self._making = asyncio.Semaphore(_AT_ONCE)
+        self._comparing = asyncio.Semaphore(_RESULTS_AT_ONCE)
         self._reading: dict[str, asyncio.Task[None]] = {}
         policy = content_policy(self._pages.inline, forms="'self'")
         self._headers = {"content-security-policy": policy, "cache-control": "no-store"}
@@ -87,14 +91,18 @@ class PageRoutes:
         """Return a run of the service, or of a pipeline's stage."""
         return self._pages.pipelines.run_of(name) or self._runs.info(name)
 
-    async def _make(self, make: Callable[[], _Made]) -> _Made:
-        async with self._making:
+    async def _make(
+        self, make: Callable[[], _Made], places: asyncio.Semaphore | None = None
+    ) -> _Made:
+        async with places or self._making:
             return await asyncio.to_thread(make)
 
-    async def _answered(self, make: Callable[[], str]) -> Response:
+    async def _answered(
+        self, make: Callable[[], str], places: asyncio.Semaphore | None = None
+    ) -> Response:
         """Return a page, or the page of an error that a person can act on."""
         try:
-            return self._answer(await self._make(make))
+            return self._answer(await self._make(make, places))
         except AssayError as error:
             return self._answer(self._pages.error(str(error)), error.http_status)
 
@@ -126,10 +134,15 @@ class PageRoutes:
             before, left = left, await asyncio.to_thread(read)
 
     async def all_runs(
-        self, q: _Text = "", page: Annotated[int, Query(ge=0, le=10**6)] = 0
+        self,
+        q: _Text = "",
+        page: Annotated[int, Query(ge=0, le=10**6)] = 0,
+        sort: RunColumn = RunColumn.CHANGED,
     ) -> Response:
         """Return the page of all runs."""
-        return self._answer(await self._make(lambda: self._pages.runs(self._runs.list(), q, page)))
+        return self._answer(
+            await self._make(lambda: self._pages.runs(self._runs.list(), q, page, sort))
+        )
 
     async def one_run(self, name: str) -> Response:
         """Return the page of a run: state, results, funnel, curves, times."""
@@ -180,7 +193,9 @@ class PageRoutes:
 
     async def evaluations(self, name: str) -> Response:
         """Return the page of a run's evaluations before and after training."""
-        return await self._answered(lambda: self._pages.evaluations(self._info(name)))
+        return await self._answered(
+            lambda: self._pages.evaluations(self._info(name)), self._comparing
+        )
 
     async def data(self, name: str) -> Response:
         """Return the page of a run's data: sets, tasks, mixtures, leaks and duplicates."""
@@ -194,7 +209,9 @@ class PageRoutes:
         self, name: str, task: _Text, set_name: Annotated[str, Query(alias="set", max_length=200)]
     ) -> Response:
         """Return the page of a task before and after training."""
-        return await self._answered(lambda: self._pages.turned(self._info(name), set_name, task))
+        return await self._answered(
+            lambda: self._pages.turned(self._info(name), set_name, task), self._comparing
+        )
 
     async def all_pipelines(self) -> Response:
         """Return the page of all pipelines next to the runs."""
@@ -230,7 +247,7 @@ class PageRoutes:
             check_number_of_runs(run)
             return self._pages.compare([self._info(name) for name in run], over)
 
-        return await self._answered(make)
+        return await self._answered(make, self._comparing)
 
 
 def add_pages(

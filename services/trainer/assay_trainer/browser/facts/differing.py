@@ -27,9 +27,9 @@ def check_number_of_runs(names: Sequence[str]) -> None:
     """
     if not _FEWEST <= len(names) <= _MOST or len(set(names)) < len(names):
         raise InvalidInput(
-            f"{len(set(names))} different runs are chosen",
+            f"{len(names)} runs are chosen, {len(set(names))} of them different",
             field="run",
-            hint=f"choose {_FEWEST} to {_MOST}",
+            hint=f"choose {_FEWEST} to {_MOST} different runs",
         )
 
 

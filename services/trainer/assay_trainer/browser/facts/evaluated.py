@@ -1,18 +1,26 @@
 """Evaluations of runs, paired: results with intervals, strata, and the tasks that turned."""
 
+import multiprocessing
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
-from assay_shared.errors import AssayError, DatasetError, NotFound
+from assay_shared.errors import AssayError, DatasetError, NotFound, NotReady
 from assay_shared.runs.regular_file import open_regular, reason_of
 from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.browser.facts.task_places import TaskPlaces, places_of
 from assay_trainer.comparison.arms import ComparedArm, ComparedTask
 from assay_trainer.comparison.comparing import ComparisonData, ComparisonPlan, compare_arms
 from assay_trainer.comparison.loading import RUN_EVALUATIONS, read_measurement
 
 _MOST_BYTES = 256 * 2**20
+#: Larger evaluations are compared in a separate process: its memory ends with it, and the
+#: pages of this one do not wait for it.
+_OWN_PROCESS_BYTES = 8 * 2**20
+_MOST_S = 600.0
 #: A tag with more values, such as a number of each task, makes no strata.
 _MOST_VALUES = 20
 _MOST_TAGS = 6
@@ -21,11 +29,14 @@ _MOST_KEPT = 8
 
 @dataclass(frozen=True)
 class PairedEvaluations:
-    """A baseline, the other sides, and their comparison; without one, the reason."""
+    """The comparison of a baseline with other sides; without one, the reason.
 
-    arms: tuple[ComparedArm, ...]
+    The texts stay in the files: `tasks` has the places of a run's tasks, before and after.
+    """
+
     data: ComparisonData | None
     why_none: str = ""
+    tasks: tuple[TaskPlaces, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,11 +53,15 @@ _Key = tuple[tuple[str, int, int, int], ...]
 
 
 class EvaluationReader:
-    """Compares stored evaluations; keeps the last comparisons of unchanged files."""
+    """Compares stored evaluations; keeps the last comparisons of unchanged files.
+
+    Threads may share it: one waits only for a comparison that it asks for itself.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[_Key, PairedEvaluations] = OrderedDict()
+        self._comparing = threading.Lock()
+        self._kept: OrderedDict[_Key, Future[PairedEvaluations]] = OrderedDict()
 
     def of_run(self, run: RunFolder) -> PairedEvaluations:
         """Return the evaluation before training against the one after it, with strata."""
@@ -60,26 +75,67 @@ class EvaluationReader:
         try:
             key = tuple(_state(*place) for place in places)
         except NotFound as error:
-            return PairedEvaluations((), None, str(error))
+            return PairedEvaluations(None, str(error))
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = _compared(places, has_strata)
-                while len(self._kept) > _MOST_KEPT:
-                    self._kept.popitem(last=False)
+            known = self._kept.get(key)
+            found = self._kept.setdefault(key, Future())
             self._kept.move_to_end(key)
-            return self._kept[key]
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        if known is None:
+            self._compare(key, found, places, has_strata)
+        return found.result(_MOST_S)
+
+    def _compare(
+        self,
+        key: _Key,
+        found: Future[PairedEvaluations],
+        places: Sequence[_Place],
+        has_strata: bool,
+    ) -> None:
+        """Compare, and give the result to all that wait for it; a failure is not kept."""
+        try:
+            with self._comparing:  # one at a time: a large one takes memory and a core
+                is_large = sum(size for _, _, size, _ in key) > _OWN_PROCESS_BYTES
+                found.set_result((_apart if is_large else _compared)(places, has_strata))
+        finally:
+            if not found.done():
+                found.set_exception(NotReady("the comparison failed", hint="ask again"))
+                with self._lock:
+                    if self._kept.get(key) is found:
+                        del self._kept[key]
+
+
+def _apart(places: Sequence[_Place], has_strata: bool) -> PairedEvaluations:
+    """Compare in a separate process.
+
+    Raises:
+        NotReady: the process ended early, or takes too long.
+    """
+    method = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(1, mp_context=method)
+    try:
+        return pool.submit(_compared, places, has_strata).result(_MOST_S)
+    except (BrokenProcessPool, TimeoutError) as error:
+        for process in list(pool._processes.values()):
+            process.kill()
+        told = str(error) or f"it took over {_MOST_S:.0f} s"
+        raise NotReady(f"the evaluations could not be compared: {told}") from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def turned_task(found: PairedEvaluations, set_name: str, task_id: str) -> TurnedTask:
-    """Return a task as the first two evaluations answered it.
+    """Return a task as the evaluations before and after training answered it.
 
     Raises:
-        NotFound: one of them lacks it.
+        NotFound: one of them lacks it, or was replaced.
     """
-    sides = [one.sets_of(set_name) for one in found.arms[:2]]
-    if len(sides) == 2 and all(side and task_id in side[0].tasks for side in sides):
-        return TurnedTask(set_name, *(side[0].tasks[task_id] for side in sides))
-    raise NotFound(f"no task {task_id!r:.200} of {set_name!r:.200} is in both evaluations")
+    has_set = found.data is not None and set_name in {row.set for row in found.data.rows}
+    if not has_set or not all(task_id in one.places for one in found.tasks):
+        raise NotFound(f"no task {task_id!r:.200} of {set_name!r:.200} is in both evaluations")
+    before, after = (one.read(task_id) for one in found.tasks)
+    return TurnedTask(set_name, before, after)
 
 
 def _state(run: RunFolder, name: str) -> tuple[str, int, int, int]:
@@ -114,11 +170,13 @@ def _compared(places: Sequence[_Place], has_strata: bool) -> PairedEvaluations:
             allow_different=True,
         )
     except (OSError, DatasetError, NotFound) as error:
-        return PairedEvaluations((), None, str(error))
+        return PairedEvaluations(None, str(error))
     try:
-        return PairedEvaluations(arms, compare_arms(arms[0], arms[1:], plan))
+        data = compare_arms(arms[0], arms[1:], plan)
     except AssayError as error:
-        return PairedEvaluations(arms, None, str(error))
+        return PairedEvaluations(None, str(error))
+    tasks = [places_of(run.evaluation(name)) for run, name in places] if has_strata else []
+    return PairedEvaluations(data, tasks=tuple(tasks))
 
 
 def _arm(run: RunFolder, name: str, is_alone: bool) -> ComparedArm:

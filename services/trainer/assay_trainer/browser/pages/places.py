@@ -92,10 +92,14 @@ class PipelinePlaces:
 
 @dataclass
 class FilePlaces:
-    """Places inside of one file: `shown` has the samples of the file by `at`, key and place."""
+    """Places inside of one file.
+
+    `shown` has its samples by `at`, key and place; `flipped` its turned tasks by set and id.
+    """
 
     is_live: bool = False
     shown: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    flipped: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def runs(self) -> str:
         return ""
@@ -107,10 +111,11 @@ class FilePlaces:
         return "" if query else "#samples"
 
     def evaluations(self) -> str:
-        return "#evaluations"
+        return "#comparison"
 
     def turned(self, set_name: str, task_id: str) -> str:
-        return ""
+        anchor = self.flipped.get((set_name, task_id), "")
+        return f"#{anchor}" if anchor else ""
 
     def sample(self, key: str, place: int, given: SampleFilter | None = None, at: str = "") -> str:
         anchor = self.shown.get((at, key, place), "")

@@ -19,7 +19,7 @@ from assay_trainer.browser.pages.places import ServicePlaces
 from assay_trainer.browser.pages.readers import RunReaders
 from assay_trainer.browser.pages.rendering import PageTemplates
 from assay_trainer.browser.pages.result_pages import ResultPages
-from assay_trainer.browser.pages.run_list import RunRows
+from assay_trainer.browser.pages.run_list import RunColumn, RunRows
 from assay_trainer.browser.reading.filters import SampleFilter
 from assay_trainer.browser.reading.rows import GroupPage
 from assay_trainer.browser.samples.detail import sample_detail
@@ -57,18 +57,20 @@ class ServicePages:
         """The constant style and script of all pages."""
         return self._templates.inline
 
-    def runs(self, runs: Sequence[RunInfo], searched: str, page: int) -> str:
+    def runs(self, runs: Sequence[RunInfo], searched: str, page: int, order: RunColumn) -> str:
         """Return the page of all runs, or of those with the words of a search."""
-        found = self._rows.matching(runs, searched[:400])
+        found = self._rows.matching(runs, searched[:400], order)
         first = max(0, page) * _RUNS_PER_PAGE
         some = found[first : first + _RUNS_PER_PAGE]
-        query = {"q": searched}
+        query = {"q": searched, "sort": order}
         return self._templates.render(
             "runs",
             q=searched,
             has_pipelines=self.pipelines.has_any(),
             number=len(found),
-            rows=[self._rows.row(run) for run in some],
+            order=order,
+            columns=[(one, "/?" + urlencode(query | {"sort": one})) for one in RunColumn],
+            rows=self._rows.rows(some),
             earlier=_page(query, page - 1) if page > 0 else "",
             later=_page(query, page + 1) if first + len(some) < len(found) else "",
         )

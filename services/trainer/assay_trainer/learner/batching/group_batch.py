@@ -71,6 +71,8 @@ class GroupBatch:
     dropped_lengths: list[int] = field(default_factory=list)
     generate_time_s: float = 0.0
     score_time_s: float = 0.0
+    judge_tokens: int = 0
+    judge_money: float = 0.0
 
     @property
     def num_considered(self) -> int:
@@ -113,6 +115,8 @@ class GroupBatch:
         """
         self.num_played += 1
         self.num_generated += len(scored.group.rollouts)
+        self.judge_tokens += sum(one.cost.judge_tokens for one in scored.costs)
+        self.judge_money += sum(one.cost.money for one in scored.costs)
         self.played_by_domain[domain_of(scored.group.task)] += 1
         if refusal is not None:
             self.refused[refusal] += 1
@@ -153,6 +157,8 @@ class GroupBatch:
             "num_flat_before": self.num_flat_before,
             "num_generated": self.num_generated,
             "num_trained": self.num_trained,
+            "judge_tokens": self.judge_tokens,
+            "judge_money": self.judge_money,
             "num_without_signal": self.num_without_signal,
             "num_set_aside": self.num_set_aside,
             "num_replaced": max(0, self.num_considered - groups_per_step),
