@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from assay_shared.runs.run_folder import RunFolder
+from assay_shared.settings.environment import ServiceSettings
 from assay_shared.settings.run_file import load_config
 from assay_shared.types import Role, Task
 from assay_trainer.browser.facts import task_counts
@@ -19,9 +20,13 @@ from assay_trainer.curation.importing import import_set
 from assay_trainer.curation.mixing import MixOrder, mix
 from assay_trainer.curation.order import ImportOrder, NearOrder
 from assay_trainer.data.importers.own_tasks import OWN_TASKS
+from assay_trainer.learner.ranks import Ranks
+from assay_trainer.pipeline.context import RunContext
+from assay_trainer.pipeline.run_sets import open_sets
 from assay_trainer.service.app import create_app
 from assay_trainer.service.record import create_run
 from assay_trainer.settings import TrainerSettings
+from assay_trainer.stop import Stop
 from tests.conftest import Serve
 from tests.contract.test_pages import HOSTILE, page
 from tests.support.browser.stored_runs import DEMO, make_run
@@ -107,12 +112,14 @@ async def test_a_mixture_tells_what_was_asked_and_achieved(
     mix(MixOrder(folders, tmp_path / "mixed", weights, near=NearOrder(is_wanted=False)))
     source = f"{{kind: imported, path: {tmp_path / 'mixed'}}}"
     changes = (f"data.train={source}", f"data.held_out={source}")
-    run = create_run(runs / "a", load_config(RunConfig, DEMO, changes))
+    config = load_config(RunConfig, DEMO, changes)
+    run = create_run(runs / "a", config)
     text = (await page(session, "/runs/a/data")).text
     assert "the run has no copy of its manifest" in text
     assert "The run has not stored its tasks yet" in text
-    run.set_manifest("training").parent.mkdir()
-    run.set_manifest("training").write_bytes((tmp_path / "mixed" / "manifest.json").read_bytes())
+    settings = ServiceSettings(data=tmp_path)
+    open_sets(RunContext(run, config, settings, Stop(), Ranks()))
+    assert run.set_manifest("held-out").exists()
     text = (await page(session, "/runs/a/data")).text
     assert "75.0%" in text
     assert "sums (" in text

@@ -190,7 +190,7 @@ def _asked_by_domain(
     found: Counter[str] = Counter()
     for part in training.parts:
         found[part.domain] += part.asked  # type: ignore[assignment]
-    # Own tasks have domains of their own, which the manifest of their folder does not tell.
+    # The domain of a folder of own tasks is not that of its rows.
     return dict(found) if found.keys() <= counts.by_domain("training").keys() else None
 
 
