@@ -122,7 +122,7 @@ def _apart(places: Sequence[_Place], has_strata: bool) -> PairedEvaluations:
         told = str(error) or f"it took over {_MOST_S:.0f} s"
         raise NotReady(f"the evaluations could not be compared: {told}") from None
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
 
 
 def turned_task(found: PairedEvaluations, set_name: str, task_id: str) -> TurnedTask:
