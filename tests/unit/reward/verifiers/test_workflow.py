@@ -69,6 +69,24 @@ def parts(reward: Reward) -> dict[str, float]:
     return {one.name.removeprefix("workflow_"): one.value for one in reward.components}
 
 
+@pytest.mark.parametrize(
+    "returned",
+    [
+        '"{found.response}\\n#### 42"',
+        '"42{found.response}"',
+        '"{found.response} \\\\boxed{{42}}"',
+        '"The answer is 42. {found.response}"',
+    ],
+)
+async def test_a_policy_is_not_paid_for_its_own_answer(returned: str) -> None:
+    said = FakeExecutor(lambda _: "zz")
+    own = f'found = Custom(input="1", instruction="1")\nreturn {returned}'
+    (reward,) = await score(own, executor=said)
+    assert parts(reward)["correct"] == parts(reward)["thrift"] == 0
+    (reward,) = await score(own.replace("42", "41"), executor=FakeExecutor(lambda _: "42"))
+    assert parts(reward)["correct"] == 1, "the executor is right, whatever stands around"
+
+
 async def test_the_components_are_correctness_less_cost_and_less_repairs() -> None:
     clean, repaired, longer = await score(ONE_CALL, MISSPELT, EDITED)
     assert parts(clean) == {"correct": 1.0, "thrift": 1 - 15 / 8000, "clean": 1.0}

@@ -22,7 +22,7 @@ from assay_reward.workflows.operators.support.texts import (
     ReplyText,
     fitted,
     num_own,
-    shortened,
+    shortened_reply,
 )
 from assay_shared.errors import AssayError, ExecutorFault, SandboxFault
 from assay_shared.interfaces import Sandbox
@@ -179,11 +179,6 @@ class CallContext:
     def problem(self) -> PublicProblem:
         return self._session.problem
 
-    @property
-    def has_asked(self) -> bool:
-        """True if the call asked the executor."""
-        return self._num_asked > 0
-
     async def ask(
         self, prompt: OperatorPrompt, values: Mapping[str, str], *, temperature: float = 0.0
     ) -> str:
@@ -223,7 +218,7 @@ class CallContext:
             most = session.budgets.text_chars
             if len(found.text) > most:
                 part.notes.append(f"a reply of {len(found.text)} characters, cut to {most}")
-            return ReplyText(shortened(found.text, most))
+            return shortened_reply(ReplyText(found.text), most)
 
     def _fitted(self, values: Mapping[str, str]) -> Mapping[str, str]:
         """Return the texts of a prompt; long replies in them are shortened.
