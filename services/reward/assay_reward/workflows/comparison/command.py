@@ -54,7 +54,11 @@ def compare(
     from assay_reward.workflows.comparison.table import TableRules
 
     tasks = workflow_tasks(file, rubric, max_tasks, seed)
-    found = [*fixed_candidates(), *_searched(searched or [], tasks), *_learned(learned or [])]
+    found = [
+        *fixed_candidates(),
+        *_searched(searched or [], tasks),
+        *_learned(learned or [], tasks),
+    ]
     plan = WorkflowComparison(tuple(tasks), tuple(found), votes, samples)
     plan.check()
     log = PlayLog(output / "samples.jsonl", plan.facts())
@@ -73,10 +77,17 @@ def _searched(given: list[str], tasks: "list[Task]") -> "list[WorkflowCandidate]
     return [searched_candidate(*_named(one, "--searched"), tasks) for one in given]
 
 
-def _learned(given: list[str]) -> "list[WorkflowCandidate]":
+def _learned(given: list[str], tasks: "list[Task]") -> "list[WorkflowCandidate]":
     from assay_reward.workflows.comparison.learned import learned_candidate
+    from assay_reward.workflows.comparison.searched import LOG, refuse_seen
 
-    return [learned_candidate(*_named(one, "--learned")) for one in given]
+    found = []
+    for one in given:
+        name, path = _named(one, "--learned")
+        # The best workflow of a search is a file next to the search's log.
+        refuse_seen((path if path.is_dir() else path.parent) / LOG, tasks, "learned")
+        found.append(learned_candidate(name, path))
+    return found
 
 
 def _named(given: str, option: str) -> tuple[str, Path]:
