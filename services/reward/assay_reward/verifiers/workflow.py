@@ -103,10 +103,10 @@ async def _play(
     """
     task, player, workers = group.task, group.instruments.workflows, group.instruments.workers
     given, most = group.answers[index].turns, played_in(task, ENVIRONMENT).max_turns
-    turns = without_keep(given)
     played = WorkflowTask(task, options, limits_of(task), group.run)
     try:
         check_not_over(len(given), most)
+        turns = without_keep(given)
         if most > 1:
             return await player.play_episode(played, turns, workers)
         return await player.play(played, turns[-1], index, workers)

@@ -295,3 +295,21 @@ async def test_a_task_whose_own_rubric_is_for_workflows_is_refused() -> None:
 async def test_a_task_of_no_environment_is_refused() -> None:
     with pytest.raises(InvalidInput, match="not played anywhere"):
         await score(ONE_CALL, task=make_task(rubric="workflow"))
+
+
+async def test_a_workflow_that_is_kept_twice_counts_like_one_kept_once() -> None:
+    task = make_workflow_task(max_turns=4)
+    once, twice, more = [
+        (await score(turns, task=task))[0]
+        for turns in (
+            (ONE_CALL, "keep"),
+            (ONE_CALL, "keep", "`keep`."),
+            (ONE_CALL, "keep", EDITED),
+        )
+    ]
+    assert isinstance(once, Scored)
+    assert isinstance(twice, Scored)
+    assert once.value == twice.value > 1
+    assert isinstance(more, Unscored)
+    assert more.failure.failure_class is FailureClass.CALLER
+    assert "turn 2 keeps the workflow" in more.failure.message
