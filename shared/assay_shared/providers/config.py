@@ -3,10 +3,11 @@
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from assay_shared.providers.addresses import checked_address, checked_variable
 from assay_shared.settings.run_file import Config
 
 Effort = Literal["low", "medium", "high"]
@@ -36,7 +37,7 @@ class ModelConfig(Config):
     """A model behind an OpenAI-compatible chat endpoint. Its API key is never stored here."""
 
     name: str
-    base_url: str
+    base_url: Annotated[str, AfterValidator(checked_address)]
     model: str
     #: Other names that the endpoint may give the model in its replies. A reply of any other model
     #: is refused. `model` with a version or a date after it, or its owner before it, is accepted.
@@ -45,7 +46,7 @@ class ModelConfig(Config):
     #: changes the weights. It is part of the cache key.
     revision: str = ""
     #: Name of the environment variable with the key, or a mounted file; without either, no key.
-    api_key_env: str | None = None
+    api_key_env: Annotated[str, AfterValidator(checked_variable)] | None = None
     api_key_file: Path | None = None
     #: An empty or truncated reply raises `max_tokens` of the next try, up to this limit.
     max_tokens_limit: int = Field(default=8192, gt=0)
