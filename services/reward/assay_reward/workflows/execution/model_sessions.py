@@ -90,4 +90,5 @@ class SessionExecutor:
             money=found.cost,
             model=found.model,
             attempts=found.attempts,
+            is_estimated=found.is_estimated,
         )

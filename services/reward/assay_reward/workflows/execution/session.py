@@ -212,6 +212,10 @@ class CallContext:
             part.tokens, part.money = found.prompt_tokens + found.reply_tokens, found.money
             if found.attempts > 1:
                 part.notes.append(f"{found.attempts} attempts")
+            if found.is_estimated:
+                part.notes.append(
+                    "the tokens are an estimate: the endpoint gave none, or wrong ones"
+                )
             session.usage.end_call(
                 found.prompt_tokens, found.reply_tokens, is_retry=self._num_retries > 0
             )

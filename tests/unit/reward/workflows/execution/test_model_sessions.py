@@ -153,3 +153,15 @@ async def test_the_budgets_of_a_task_hold_if_they_are_smaller() -> None:
         run = await play(TWO, SessionExecutor.begin(executor, budgets), budgets=budgets)
     assert run.fault is not None
     assert "the budget of 1 calls" in run.fault.message
+
+
+@pytest.mark.parametrize(("prompt", "reply"), [(1, 40_000), (10_000, 1)])
+async def test_fewer_tokens_than_a_text_can_have_are_not_believed(prompt: int, reply: int) -> None:
+    said = Said("word " * 8000 + "\nAnswer: 42", prompt_tokens=prompt, completion_tokens=reply)
+    async with executor_of(lambda _: said) as executor:
+        budgets = RunBudgets(tokens=200_000)
+        run = await play(DIRECT, SessionExecutor.begin(executor, budgets), budgets=budgets)
+    (model,) = run.trace.children[0].children
+    assert "the tokens are an estimate" in model.note
+    assert run.cost.reply_tokens > 10_000
+    assert run.cost.prompt_tokens > 10
