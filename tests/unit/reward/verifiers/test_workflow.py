@@ -287,9 +287,8 @@ async def test_the_evidence_has_the_trace_and_the_measures_have_the_operators() 
 
 
 async def test_a_task_whose_own_rubric_is_for_workflows_is_refused() -> None:
-    (reward,) = await score(ONE_CALL, task=make_workflow_task(rubric="workflow"))
-    assert isinstance(reward, Unscored)
-    assert reward.failure.failure_class is FailureClass.CALLER
+    with pytest.raises(InvalidInput, match="cannot score an answer inside an answer"):
+        await score(ONE_CALL, task=make_workflow_task(rubric="workflow"))
 
 
 async def test_a_task_of_no_environment_is_refused() -> None:
@@ -313,3 +312,17 @@ async def test_a_workflow_that_is_kept_twice_counts_like_one_kept_once() -> None
     assert isinstance(more, Unscored)
     assert more.failure.failure_class is FailureClass.CALLER
     assert "turn 2 keeps the workflow" in more.failure.message
+
+
+@pytest.mark.parametrize("rubric", ["nope", "workflow"])
+async def test_a_rubric_that_cannot_score_the_answer_is_refused_before_any_call(
+    rubric: str,
+) -> None:
+    executor = FakeExecutor(lambda _: "Answer: 42")
+    with pytest.raises(InvalidInput) as raised:
+        await score(ONE_CALL, executor=executor, task=make_workflow_task(rubric=rubric))
+    assert raised.value.field == "task.environment.instance.rubric"
+    task = make_workflow_task().model_copy(update={"reference": None})
+    with pytest.raises(InvalidInput):
+        await score(ONE_CALL, executor=executor, task=task)
+    assert executor.asked == []

@@ -52,7 +52,9 @@ def compare(
     from assay_reward.workflows.comparison.play_log import PlayLog
     from assay_reward.workflows.comparison.report import claims, losses, write_report
     from assay_reward.workflows.comparison.table import TableRules
+    from assay_reward.workflows.playing.rubric_names import RubricNames
 
+    RubricNames().check_workflows(rubric, is_known=False)
     tasks = workflow_tasks(file, rubric, max_tasks, seed)
     found = [
         *fixed_candidates(),

@@ -57,8 +57,10 @@ def tasks(
     """Turn tasks into tasks of workflows: the policy writes a workflow for each problem."""
     from itertools import cycle
 
+    from assay_reward.workflows.playing.rubric_names import RubricNames
     from assay_reward.workflows.playing.tasks import (
         read_tasks,
+        refuse_twice,
         shown_workflows,
         to_workflow_task,
         write_tasks,
@@ -66,10 +68,16 @@ def tasks(
 
     if output.exists():
         raise typer.BadParameter(f"{output} exists; name a new file", param_hint="--output")
+    names = RubricNames()
+    names.check_workflows(rubric)
+    given = list(read_tasks(file))
+    refuse_twice([one.id for one in given], "id")
+    for one in given:
+        names.check_answers(one.rubric, one.id)
     golds = cycle([None] if shown is None else shown_workflows(shown))
     made = [
         to_workflow_task(one, max_turns, rubric, gold)
-        for one, gold in zip(read_tasks(file), golds, strict=False)
+        for one, gold in zip(given, golds, strict=False)
     ]
     write_tasks(made, output)
     print(f"{len(made)} tasks in {output}")
