@@ -5,11 +5,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from assay_shared.providers.addresses import checked_address, checked_variable
 from assay_shared.settings.run_file import Config
 
+#: Fields of a request that other settings decide, or whose reply could not be read.
+_OWN_FIELDS = frozenset(
+    {
+        "model",
+        "messages",
+        "temperature",
+        "max_tokens",
+        "seed",
+        "reasoning_effort",
+        "response_format",
+        "stop",
+        "stream",
+        "stream_options",
+        "n",
+    }
+)
 Effort = Literal["low", "medium", "high"]
 
 
@@ -62,6 +78,16 @@ class ModelConfig(Config):
     price: Price = Price()
     #: Fields specific to the endpoint, sent with each request.
     extra_body: dict[str, Any] = Field(default={})
+
+    @field_validator("extra_body")
+    @classmethod
+    def _adds_only(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        own = sorted(extra.keys() & _OWN_FIELDS)
+        if own:
+            raise ValueError(
+                f"{own[0]} is set by Assay itself; extra_body is for further fields of the request"
+            )
+        return extra
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:
