@@ -58,7 +58,7 @@ def _source(path: Path) -> str:
     if path.stat().st_size > _MAX_SOURCE_BYTES:
         raise DatasetError(f"{path} has more than {_MAX_SOURCE_BYTES} bytes", field="learned")
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} cannot be read: {error}", field="learned") from None
 

@@ -104,7 +104,7 @@ def _read(file: Path, repair: bool) -> "ReadWorkflow":
     from assay_reward.workflows.playing.reading import ReadWorkflow, read_here
 
     try:
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} cannot be read: {error}") from None
     found: ReadWorkflow = read_here(text, repair)
@@ -119,7 +119,7 @@ def _text(problem: str) -> str:
         raise typer.BadParameter(
             f"{file} is not a file of at most {_MAX_PROBLEM_BYTES} bytes", param_hint="--problem"
         )
-    return file.read_text()
+    return file.read_text(encoding="utf-8-sig")
 
 
 async def _run(

@@ -76,7 +76,7 @@ def shown_workflows(path: Path) -> list[str]:
     found = []
     for file in files:
         try:
-            with file.open() as opened:
+            with file.open(encoding="utf-8-sig") as opened:
                 text = opened.read(_MAX_SHOWN)
         except (OSError, UnicodeDecodeError) as error:
             raise DatasetError(f"{file} cannot be read: {error}", field="shown") from None

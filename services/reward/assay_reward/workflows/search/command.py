@@ -51,7 +51,7 @@ def search(
 
     RubricNames().check_workflows(rubric, is_known=False)
     tasks = workflow_tasks(file, rubric, max_tasks, seed)
-    source = first.read_text() if first is not None else None
+    source = first.read_text(encoding="utf-8-sig") if first is not None else None
     if source is None:
         source = fixed_candidates()[0].sources(tasks[0], 1)[0] if tasks else ""
     options = SearchOptions(

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from assay_reward.workflows.command import app
+from assay_reward.workflows.execution.budgets import RunBudgets
 from assay_reward.workflows.operators.table import OPERATORS
 from assay_reward.workflows.playing.reading import read_here, workflow_sources
 from assay_reward.workflows.playing.tasks import (
@@ -111,3 +113,10 @@ def test_tasks_that_could_not_be_scored_are_refused(
     assert isinstance(found.exception, DatasetError)
     assert said in str(found.exception)
     assert not (tmp_path / "made.jsonl").exists()
+
+
+@pytest.mark.parametrize("calls", [True, "3", 3.0])
+def test_a_budget_is_a_number_as_it_stands(calls: object) -> None:
+    with pytest.raises(ValidationError):
+        RunBudgets.model_validate({"calls": calls})
+    assert RunBudgets.model_validate({"calls": 3, "time_s": 90}).calls == 3
