@@ -94,6 +94,9 @@ class GroupScore:
             if component.kind.needs_lengths:
                 self._check_lengths(component.label)
             component.kind.check(self._group.task, component.parsed_options)
+            if component.kind.inner is not None:
+                instruments = self._group.instruments
+                instruments.inner.check(component.kind.inner(self._group.task))
             self._at_once[component.label] = most_at_once(self._group, component)
 
     def _check_lengths(self, label: str) -> None:

@@ -9,7 +9,7 @@ from assay_reward.workflows.playing.player import WorkflowPlayer
 from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.interfaces import Judge, Sandbox
 from assay_shared.runtime.workers import Workers
-from assay_shared.types import Cost, Reward, Scored, ScoreRequest, ScoreResponse
+from assay_shared.types import Cost, Reward, Scored, ScoreRequest, ScoreResponse, Task
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,18 @@ class InnerScoring:
 
     def __init__(self) -> None:
         self._score: Callable[[ScoreRequest], Awaitable[InnerScore]] | None = None
+        self._check: Callable[[Task], None] = lambda task: None
 
-    def provide(self, score: Callable[[ScoreRequest], Awaitable[InnerScore]]) -> None:
-        self._score = score
+    def provide(
+        self,
+        score: Callable[[ScoreRequest], Awaitable[InnerScore]],
+        check: Callable[[Task], None],
+    ) -> None:
+        self._score, self._check = score, check
+
+    def check(self, task: Task) -> None:
+        """Raise InvalidInput for a task whose inner answer no rubric can score."""
+        self._check(task)
 
     async def score(self, request: ScoreRequest) -> InnerScore:
         """Return the rewards of the request's rubric; errors as in `Scorer.score`."""

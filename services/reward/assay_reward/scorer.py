@@ -12,7 +12,7 @@ from assay_reward.idempotency import ResponseCache
 from assay_reward.instruments import InnerScore, Instruments
 from assay_reward.pace import Pace
 from assay_reward.rubric import Rubric, Rubrics
-from assay_shared.errors import AssayError, InvalidInput, Overloaded, to_failure
+from assay_shared.errors import AssayError, InvalidInput, NotFound, Overloaded, to_failure
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.runtime.gather import gather
 from assay_shared.telemetry.context import client, request_id
@@ -27,6 +27,7 @@ from assay_shared.types import (
     Scored,
     ScoreRequest,
     ScoreResponse,
+    Task,
     Unscored,
 )
 
@@ -99,7 +100,7 @@ class Scorer:
         self._responses = responses
         self._metrics = RewardMetrics(registry)
         self._pace = Pace()
-        instruments.inner.provide(self._score_inner)
+        instruments.inner.provide(self._score_inner, self._check_inner)
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         """Return one reward or failure per answer, in order.
@@ -151,6 +152,26 @@ class Scorer:
             known = ", ".join(rubric.name for rubric in self._rubrics.all())
             raise InvalidInput("no rubric is named", field="rubric", hint=f"known: {known}")
         return self._rubrics.find(name)
+
+    def _check_inner(self, task: Task) -> None:
+        """Check the task of an inner answer before anything is paid for the outer answer.
+
+        Raises:
+            InvalidInput: the rubric cannot score it.
+        """
+        field = "task.environment.instance.rubric"
+        try:
+            rubric = self._rubrics.find(task.rubric)
+        except NotFound as error:
+            raise InvalidInput(error.message, field=field, hint=error.hint) from None
+        for component in rubric.components:
+            if component.kind.inner is not None or component.kind.needs_lengths:
+                raise InvalidInput(
+                    f"{rubric.name} cannot score an answer inside an answer",
+                    field=field,
+                    hint="for example math, choice, qa or code.sparse",
+                )
+            component.kind.check(task, component.parsed_options)
 
     async def _score_inner(self, request: ScoreRequest) -> InnerScore:
         rubric = self._rubric(request)

@@ -37,6 +37,7 @@ from assay_shared.providers.state.state import SharedState
 from assay_shared.providers.usage import estimate_prompt
 from assay_shared.runtime.single_flight import SingleFlight
 from assay_shared.telemetry.tracing import span
+from assay_shared.text.masking import mask
 
 #: `service` of an error of the shared state: it is not the provider's fault.
 _SHARED = "redis"
@@ -318,14 +319,18 @@ def _key(config: ModelConfig) -> str | None:
         try:
             return config.api_key_file.read_text().strip()
         except OSError as error:
+            # A relative path may be the key itself, in the wrong place.
+            path = mask(str(config.api_key_file)) if config.api_key_file.is_absolute() else "a file"
             raise ConfigError(
-                f"provider {config.name!r} needs the key in {config.api_key_file}: {error.strerror}"
+                f"provider {config.name!r} needs the key in {path}: {error.strerror}",
+                field="api_key_file",
             ) from None
     if config.api_key_env is None:
         return None
     key = os.environ.get(config.api_key_env)
     if not key:
         raise ConfigError(
-            f"provider {config.name!r} needs the environment variable {config.api_key_env}"
+            f"provider {config.name!r} needs the environment variable {mask(config.api_key_env)}",
+            field="api_key_env",
         )
     return key

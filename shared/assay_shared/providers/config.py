@@ -3,12 +3,29 @@
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from assay_shared.providers.addresses import checked_address, checked_variable
 from assay_shared.settings.run_file import Config
 
+#: Fields of a request that other settings decide, or whose reply could not be read.
+_OWN_FIELDS = frozenset(
+    {
+        "model",
+        "messages",
+        "temperature",
+        "max_tokens",
+        "seed",
+        "reasoning_effort",
+        "response_format",
+        "stop",
+        "stream",
+        "stream_options",
+        "n",
+    }
+)
 Effort = Literal["low", "medium", "high"]
 
 
@@ -36,7 +53,7 @@ class ModelConfig(Config):
     """A model behind an OpenAI-compatible chat endpoint. Its API key is never stored here."""
 
     name: str
-    base_url: str
+    base_url: Annotated[str, AfterValidator(checked_address)]
     model: str
     #: Other names that the endpoint may give the model in its replies. A reply of any other model
     #: is refused. `model` with a version or a date after it, or its owner before it, is accepted.
@@ -45,7 +62,7 @@ class ModelConfig(Config):
     #: changes the weights. It is part of the cache key.
     revision: str = ""
     #: Name of the environment variable with the key, or a mounted file; without either, no key.
-    api_key_env: str | None = None
+    api_key_env: Annotated[str, AfterValidator(checked_variable)] | None = None
     api_key_file: Path | None = None
     #: An empty or truncated reply raises `max_tokens` of the next try, up to this limit.
     max_tokens_limit: int = Field(default=8192, gt=0)
@@ -61,6 +78,16 @@ class ModelConfig(Config):
     price: Price = Price()
     #: Fields specific to the endpoint, sent with each request.
     extra_body: dict[str, Any] = Field(default={})
+
+    @field_validator("extra_body")
+    @classmethod
+    def _adds_only(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        own = sorted(extra.keys() & _OWN_FIELDS)
+        if own:
+            raise ValueError(
+                f"{own[0]} is set by Assay itself; extra_body is for further fields of the request"
+            )
+        return extra
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:

@@ -10,6 +10,9 @@ from assay_shared.providers.state.ledger import Usage
 
 #: Bytes of a token, estimated low: too many tokens are safer than too few.
 _BYTES_PER_TOKEN = 3
+#: Fewer tokens are not believed. Spaces in a row are the longest usual tokens, of about 16 bytes;
+#: an endpoint that reports less could keep a ceiling from being reached.
+_MOST_BYTES_PER_TOKEN = 32
 #: Tokens that a chat template may add to a prompt.
 _TEMPLATE_TOKENS = 1024
 
@@ -22,14 +25,15 @@ def estimate_prompt(prompt: str) -> int:
 def known_usage(said: Any, prompt: str, num_written: int, step: Attempt) -> Usage:
     """Return the tokens of a request; its reply has `num_written` bytes, reasoning included.
 
-    The endpoint's number is believed if the text can have that number of tokens. Each token has a
-    byte or more, and hidden reasoning has at most `max_tokens` tokens.
+    The endpoint's number is believed if the text can have that number of tokens. Each token has
+    1 to 32 bytes, and hidden reasoning has at most `max_tokens` tokens.
     """
     given = said if isinstance(said, dict) else {}
     most_read = num_bytes(prompt) + _TEMPLATE_TOKENS
     most_written = max(step.max_tokens, num_written)
-    prompt_tokens = _believe(given.get("prompt_tokens"), 1, most_read)
-    completion_tokens = _believe(given.get("completion_tokens"), bool(num_written), most_written)
+    prompt_tokens = _believe(given.get("prompt_tokens"), _least(num_bytes(prompt)), most_read)
+    written = given.get("completion_tokens")
+    completion_tokens = _believe(written, _least(num_written), most_written)
     if prompt_tokens is not None and completion_tokens is not None:
         return Usage(prompt_tokens, completion_tokens)
     return Usage(
@@ -37,6 +41,11 @@ def known_usage(said: Any, prompt: str, num_written: int, step: Attempt) -> Usag
         num_written // _BYTES_PER_TOKEN + 1 if completion_tokens is None else completion_tokens,
         is_estimated=True,
     )
+
+
+def _least(num_bytes: int) -> int:
+    """Return the fewest tokens that so many bytes of usual text can have."""
+    return -(-num_bytes // _MOST_BYTES_PER_TOKEN)
 
 
 def _believe(tokens: Any, least: int, most: int) -> int | None:

@@ -18,6 +18,8 @@ from assay_shared.settings.strict_yaml import RepeatedKey, read_strict_yaml
 from assay_shared.settings.validation import message_of
 from assay_shared.types.described import Described
 
+#: The type of an error about a value that may be a secret: the message does not show it.
+UNSHOWN = "unshown"
 #: Number of errors searched for an unknown key.
 _MOST_ERRORS = 1000
 _MOST_SHOWN = 200
@@ -148,7 +150,8 @@ def _first_error(
         return ConfigError(f"unknown key in {source}", field=key, hint=_nearest(cls, error["loc"]))
     if error["type"] == "missing":
         return ConfigError(f"missing from {source}", field=key)
-    shown = "" if isinstance(error["input"], dict | list) else f", not {error['input']!r:.200}"
+    is_shown = error["type"] != UNSHOWN and not isinstance(error["input"], dict | list)
+    shown = "" if not is_shown else f", not {error['input']!r:.200}"
     message = message_of(error)
     return ConfigError(f"{message}{shown} in {source}", field=key or None)
 

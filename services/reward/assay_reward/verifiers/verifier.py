@@ -191,6 +191,9 @@ class Verifier(Generic[Options]):
     `reads` is for verifiers of nothing but the task and the answer's last text. It returns the
     work per character; 1 is the work of a few readings by a regular expression. A text with too
     much work is measured in a worker process.
+
+    `inner` is for verifiers of an answer inside the answer. It returns the task that scores the
+    inner answer, and that task is checked before any work too.
     """
 
     measure: Callable[[AnswerContext, Options], Found | Awaitable[Found]]
@@ -199,6 +202,7 @@ class Verifier(Generic[Options]):
     span: Callable[[Options], ValueRange] = lambda _: UNIT
     needs_lengths: bool = False
     reads: Callable[[GroupContext, Options], float] | None = None
+    inner: Callable[[Task], Task] | None = None
 
 
 def task_check(task: Task, name: str, kind: type[Check]) -> Check:

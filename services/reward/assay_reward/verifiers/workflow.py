@@ -89,7 +89,7 @@ async def play_group(
         group.note(index, one.measures(), one.evidence(options.trace_chars))
         if (used := one.cost) is not None:
             meter.charge(Cost(sandbox_cpu_s=used.sandbox_cpu_s, money=used.money))
-    rewards = await _rewards(group, options, played, meter)
+    rewards = await _rewards(group, played, meter)
     return {index: _scored(one, rewards.get(index)) for index, one in played.items()}
 
 
@@ -103,10 +103,10 @@ async def _play(
     """
     task, player, workers = group.task, group.instruments.workflows, group.instruments.workers
     given, most = group.answers[index].turns, played_in(task, ENVIRONMENT).max_turns
-    turns = without_keep(given)
     played = WorkflowTask(task, options, limits_of(task), group.run)
     try:
         check_not_over(len(given), most)
+        turns = without_keep(given)
         if most > 1:
             return await player.play_episode(played, turns, workers)
         return await player.play(played, turns[-1], index, workers)
@@ -116,7 +116,6 @@ async def _play(
 
 async def _rewards(
     group: GroupContext,
-    options: WorkflowOptions,
     played: dict[int, PlayedWorkflow | Failure],
     meter: ComponentUsage,
 ) -> dict[int, tuple[Reward, float]]:
@@ -128,14 +127,7 @@ async def _rewards(
     }
     if not answers:
         return {}
-    inner = group.task.model_copy(
-        update={
-            "prompt": options.problem,
-            "rubric": options.rubric,
-            "environment": None,
-            "gold": None,  # it is a workflow
-        }
-    )
+    inner = _inner_task(group.task)
     request = ScoreRequest(
         task=inner, answers=tuple(Answer(text=text) for text in answers.values()), run=group.run
     )
@@ -153,6 +145,19 @@ async def _rewards(
         index: (reward, found.share(reward))
         for index, reward in zip(answers, found.response.rewards, strict=True)
     }
+
+
+def _inner_task(task: Task) -> Task:
+    """Return the task that scores the answer of a workflow."""
+    options = read_instance(played_in(task, ENVIRONMENT), WorkflowOptions)
+    return task.model_copy(
+        update={
+            "prompt": options.problem,
+            "rubric": options.rubric,
+            "environment": None,
+            "gold": None,  # it is a workflow
+        }
+    )
 
 
 def _scored(
@@ -228,7 +233,7 @@ def _is_played(task: Task, options: object) -> None:
         raise InvalidInput("is blank", field="task.environment.instance.problem")
 
 
-WORKFLOW_CORRECT = Verifier(_correct, NoOptions, _is_played)
-WORKFLOW_THRIFT = Verifier(_thrift, CostOptions, _is_played)
-WORKFLOW_CLEAN = Verifier(_clean, RepairedOptions, _is_played)
-WORKFLOW_VALID = Verifier(_valid, NoOptions, _is_played)
+WORKFLOW_CORRECT = Verifier(_correct, NoOptions, _is_played, inner=_inner_task)
+WORKFLOW_THRIFT = Verifier(_thrift, CostOptions, _is_played, inner=_inner_task)
+WORKFLOW_CLEAN = Verifier(_clean, RepairedOptions, _is_played, inner=_inner_task)
+WORKFLOW_VALID = Verifier(_valid, NoOptions, _is_played, inner=_inner_task)

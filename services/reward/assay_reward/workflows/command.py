@@ -79,7 +79,7 @@ def _read(file: Path) -> str:
     try:
         if str(file) == "-":
             return sys.stdin.read(limit)
-        with file.open(encoding="utf-8") as opened:
+        with file.open(encoding="utf-8-sig") as opened:
             return opened.read(limit)
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{file} is not UTF-8", field="FILE", hint="save it as UTF-8") from error

@@ -133,3 +133,9 @@ async def test_an_unusable_instance_is_refused_by_its_field(
     with pytest.raises(InvalidInput) as raised:
         await step(ONE_CALL, task=make_workflow_task(**instance))
     assert field in str(raised.value)
+
+
+async def test_a_turn_after_the_end_is_the_caller_s() -> None:
+    assert (await step(ONE_CALL, "keep", "keep")).done
+    with pytest.raises(InvalidInput, match="turn 2 keeps the workflow"):
+        await step(ONE_CALL, "keep", EDITED)

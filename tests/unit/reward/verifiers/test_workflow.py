@@ -69,6 +69,24 @@ def parts(reward: Reward) -> dict[str, float]:
     return {one.name.removeprefix("workflow_"): one.value for one in reward.components}
 
 
+@pytest.mark.parametrize(
+    "returned",
+    [
+        '"{found.response}\\n#### 42"',
+        '"42{found.response}"',
+        '"{found.response} \\\\boxed{{42}}"',
+        '"The answer is 42. {found.response}"',
+    ],
+)
+async def test_a_policy_is_not_paid_for_its_own_answer(returned: str) -> None:
+    said = FakeExecutor(lambda _: "zz")
+    own = f'found = Custom(input="1", instruction="1")\nreturn {returned}'
+    (reward,) = await score(own, executor=said)
+    assert parts(reward)["correct"] == parts(reward)["thrift"] == 0
+    (reward,) = await score(own.replace("42", "41"), executor=FakeExecutor(lambda _: "42"))
+    assert parts(reward)["correct"] == 1, "the executor is right, whatever stands around"
+
+
 async def test_the_components_are_correctness_less_cost_and_less_repairs() -> None:
     clean, repaired, longer = await score(ONE_CALL, MISSPELT, EDITED)
     assert parts(clean) == {"correct": 1.0, "thrift": 1 - 15 / 8000, "clean": 1.0}
@@ -269,11 +287,42 @@ async def test_the_evidence_has_the_trace_and_the_measures_have_the_operators() 
 
 
 async def test_a_task_whose_own_rubric_is_for_workflows_is_refused() -> None:
-    (reward,) = await score(ONE_CALL, task=make_workflow_task(rubric="workflow"))
-    assert isinstance(reward, Unscored)
-    assert reward.failure.failure_class is FailureClass.CALLER
+    with pytest.raises(InvalidInput, match="cannot score an answer inside an answer"):
+        await score(ONE_CALL, task=make_workflow_task(rubric="workflow"))
 
 
 async def test_a_task_of_no_environment_is_refused() -> None:
     with pytest.raises(InvalidInput, match="not played anywhere"):
         await score(ONE_CALL, task=make_task(rubric="workflow"))
+
+
+async def test_a_workflow_that_is_kept_twice_counts_like_one_kept_once() -> None:
+    task = make_workflow_task(max_turns=4)
+    once, twice, more = [
+        (await score(turns, task=task))[0]
+        for turns in (
+            (ONE_CALL, "keep"),
+            (ONE_CALL, "keep", "`keep`."),
+            (ONE_CALL, "keep", EDITED),
+        )
+    ]
+    assert isinstance(once, Scored)
+    assert isinstance(twice, Scored)
+    assert once.value == twice.value > 1
+    assert isinstance(more, Unscored)
+    assert more.failure.failure_class is FailureClass.CALLER
+    assert "turn 2 keeps the workflow" in more.failure.message
+
+
+@pytest.mark.parametrize("rubric", ["nope", "workflow"])
+async def test_a_rubric_that_cannot_score_the_answer_is_refused_before_any_call(
+    rubric: str,
+) -> None:
+    executor = FakeExecutor(lambda _: "Answer: 42")
+    with pytest.raises(InvalidInput) as raised:
+        await score(ONE_CALL, executor=executor, task=make_workflow_task(rubric=rubric))
+    assert raised.value.field == "task.environment.instance.rubric"
+    task = make_workflow_task().model_copy(update={"reference": None})
+    with pytest.raises(InvalidInput):
+        await score(ONE_CALL, executor=executor, task=task)
+    assert executor.asked == []

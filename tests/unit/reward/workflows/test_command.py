@@ -57,4 +57,20 @@ def test_a_form_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "save it as UTF-8" in capsys.readouterr().err
     file.write_text("x" * 3_000_000)
     assert run("check", str(file)) == 2
-    assert "at most 16384" in capsys.readouterr().err
+    assert "more than 16384" in capsys.readouterr().err
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "flow.txt"
+    file.write_bytes(b"\xef\xbb\xbfa = AnswerGenerate(input=problem)\nreturn a.answer\n")
+    assert run("check", str(file)) == 0
+
+
+@pytest.mark.parametrize("added", ['["u", "v"]', "[]", "m"])
+def test_a_list_gets_one_item_at_a_time(
+    added: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "flow.txt"
+    file.write_text(f'm = ["a"]\nl = ["b"]\nl += {added}\nreturn problem\n')
+    assert run("check", str(file)) == 2
+    assert "the one item that is added is a list" in capsys.readouterr().err

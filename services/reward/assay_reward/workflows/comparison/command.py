@@ -52,9 +52,15 @@ def compare(
     from assay_reward.workflows.comparison.play_log import PlayLog
     from assay_reward.workflows.comparison.report import claims, losses, write_report
     from assay_reward.workflows.comparison.table import TableRules
+    from assay_reward.workflows.playing.rubric_names import RubricNames
 
+    RubricNames().check_workflows(rubric, is_known=False)
     tasks = workflow_tasks(file, rubric, max_tasks, seed)
-    found = [*fixed_candidates(), *_searched(searched or [], tasks), *_learned(learned or [])]
+    found = [
+        *fixed_candidates(),
+        *_searched(searched or [], tasks),
+        *_learned(learned or [], tasks),
+    ]
     plan = WorkflowComparison(tuple(tasks), tuple(found), votes, samples)
     plan.check()
     log = PlayLog(output / "samples.jsonl", plan.facts())
@@ -73,10 +79,17 @@ def _searched(given: list[str], tasks: "list[Task]") -> "list[WorkflowCandidate]
     return [searched_candidate(*_named(one, "--searched"), tasks) for one in given]
 
 
-def _learned(given: list[str]) -> "list[WorkflowCandidate]":
+def _learned(given: list[str], tasks: "list[Task]") -> "list[WorkflowCandidate]":
     from assay_reward.workflows.comparison.learned import learned_candidate
+    from assay_reward.workflows.comparison.searched import LOG, refuse_seen
 
-    return [learned_candidate(*_named(one, "--learned")) for one in given]
+    found = []
+    for one in given:
+        name, path = _named(one, "--learned")
+        # The best workflow of a search is a file next to the search's log.
+        refuse_seen((path if path.is_dir() else path.parent) / LOG, tasks, "learned")
+        found.append(learned_candidate(name, path))
+    return found
 
 
 def _named(given: str, option: str) -> tuple[str, Path]:

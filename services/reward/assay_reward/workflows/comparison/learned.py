@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from assay_reward.workflows.comparison.candidates import CandidateKind, WorkflowCandidate, plain_id
 from assay_reward.workflows.playing.feedback import without_keep
+from assay_reward.workflows.playing.reading import read_here
 from assay_shared.errors import DatasetError
 
 _SAMPLES: Final = "samples.jsonl"
@@ -24,7 +25,12 @@ def learned_candidate(name: str, path: Path) -> WorkflowCandidate:
         DatasetError: there is no workflow, or a line cannot be read; names it.
     """
     if path.is_file() and path.suffix != ".jsonl":
-        return WorkflowCandidate(name, CandidateKind.LEARNED, _source(path))
+        source = _source(path)
+        read = read_here(source, True)
+        if read.tree is None:
+            problems = "; ".join(read.problems)
+            raise DatasetError(f"{path} is not a valid workflow: {problems}", field="learned")
+        return WorkflowCandidate(name, CandidateKind.LEARNED, source)
     by_task: dict[str, tuple[str, ...]] = {}
     for file in _files(path):
         if file.name == _ROLLOUTS:
@@ -52,7 +58,7 @@ def _source(path: Path) -> str:
     if path.stat().st_size > _MAX_SOURCE_BYTES:
         raise DatasetError(f"{path} has more than {_MAX_SOURCE_BYTES} bytes", field="learned")
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} cannot be read: {error}", field="learned") from None
 

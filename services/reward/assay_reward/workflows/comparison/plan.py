@@ -1,12 +1,12 @@
 """The plan of a comparison: tasks, candidates and samples, checked before anything is played."""
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from assay_reward.workflows.comparison.candidates import DIRECT, WorkflowCandidate, plain_id
 from assay_reward.workflows.comparison.samples import MAX_ANSWERS
+from assay_reward.workflows.playing.tasks import refuse_twice
 from assay_shared.errors import DatasetError
 from assay_shared.types import Task
 
@@ -41,8 +41,8 @@ class WorkflowComparison:
             DatasetError: two tasks or candidates have one name, a task has too many samples, or a
                 learned candidate has no workflow for any task; names the field.
         """
-        _refuse_twice([task.id for task in self.tasks], "tasks")
-        _refuse_twice([one.name for one in self.candidates], "learned")
+        refuse_twice([task.id for task in self.tasks], "tasks")
+        refuse_twice([one.name for one in self.candidates], "learned")
         if not self.tasks:
             raise DatasetError("there is no task", field="tasks")
         known = {plain_id(task.id) for task in self.tasks}
@@ -82,9 +82,3 @@ def digest_of(texts: Iterable[str]) -> str:
         digest.update(b"%d:" % len(data))
         digest.update(data)
     return digest.hexdigest()[:16]
-
-
-def _refuse_twice(names: Sequence[str], field: str) -> None:
-    twice = sorted(name for name, number in Counter(names).items() if number > 1)
-    if twice:
-        raise DatasetError(f"{twice[0]!r} stands there twice", field=field)

@@ -12,7 +12,7 @@ from assay_shared.settings.run_file import Config
 _WITH_REPLIES: Final = 4
 
 
-class RunBudgets(Config):
+class RunBudgets(Config, strict=True):
     """Limits of one run of a workflow.
 
     A workflow that needs more than `calls`, `programs`, `tokens`, `depth` or `steps` is at fault.

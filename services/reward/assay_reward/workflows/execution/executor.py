@@ -26,6 +26,8 @@ class OperatorReply:
     money: float = 0.0
     model: str = ""
     attempts: int = 1
+    #: True if the endpoint gave no token counts, or impossible ones.
+    is_estimated: bool = False
 
 
 class WorkflowExecutor(Protocol):

@@ -19,13 +19,8 @@ from assay_reward.workflows.language.tree import (
     Variable,
 )
 from assay_reward.workflows.operators.support.faults import FaultKind, WorkflowFault
-from assay_reward.workflows.operators.support.operator import Plain, Record, ReplyRecord
-from assay_reward.workflows.operators.support.texts import (
-    ReplyText,
-    fitted,
-    joined,
-    num_own,
-)
+from assay_reward.workflows.operators.support.operator import Plain, Record
+from assay_reward.workflows.operators.support.texts import fitted, joined, num_own
 
 #: What a name of a workflow can be bound to.
 Value = Plain | Record
@@ -108,17 +103,11 @@ class ExpressionValues:
         parts: list[str] = []
         length = 0  # of the workflow's own characters
         for part in expression.parts:
-            said = part if isinstance(part, str) else self._hole(part, names)
+            said = part if isinstance(part, str) else _shown(part, self._referred(part, names))
             parts.append(said)
             length += num_own(said)
             self._usage.check_text(length)
         return joined(fitted(parts, self._usage.budgets.longest_text))
-
-    def _hole(self, part: Variable | FieldOf, names: Names) -> str:
-        value = self._referred(part, names)
-        said = _shown(part, value)
-        is_found = isinstance(part, FieldOf) and isinstance(names[part.name], ReplyRecord)
-        return ReplyText(said) if is_found and not isinstance(value, str) else said
 
     def _referred(self, reference: Variable | FieldOf, names: Names) -> Value:
         if reference.name not in names:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay_reward.workflows.execution.expressions import ExpressionValues, RepairedValue, Value
-from assay_reward.workflows.execution.marking import marked
 from assay_reward.workflows.execution.session import CallContext, RunPlace, RunSession
 from assay_reward.workflows.language.tree import (
     Append,
@@ -24,7 +23,6 @@ from assay_reward.workflows.language.tree import (
 )
 from assay_reward.workflows.operators.support.faults import FaultKind, WorkflowFault
 from assay_reward.workflows.operators.support.operator import Arguments, Operator
-from assay_reward.workflows.operators.support.texts import ReplyText
 from assay_shared.runtime.gather import gather
 
 #: Deeper trees are refused: each level takes some frames of Python's stack.
@@ -54,7 +52,7 @@ class WorkflowInterpreter:
         self._pause_at = _PAUSE_EVERY
 
     async def run(self, tree: Workflow) -> str:
-        """Return the workflow's answer.
+        """Return the text that the workflow returns; `answer_of` reads it.
 
         Raises:
             WorkflowFault: the workflow spent a budget, misused a value, or ended without `return`.
@@ -120,7 +118,7 @@ class WorkflowInterpreter:
             case Break():
                 return _BREAK
             case Return(value):
-                return _Returned(_answer(self._values.text(value, names)))
+                return _Returned(self._values.text(value, names))
         return _NEXT
 
     async def _loop(
@@ -196,21 +194,7 @@ class WorkflowInterpreter:
         line = call.position.line
         with self._session.part(place.part, "operator", call.operator, line) as part:
             context = CallContext(self._session, place.inside(step, part), operator.use.retries)
-            record = marked(await operator.run(context, arguments), arguments, context.has_asked)
+            record = await operator.run(context, arguments)
             place.depth = context.place.depth
             part.reply = "\n".join(f"{name}: {value}" for name, value in record.items())
             return record
-
-
-def _answer(text: str) -> str:
-    """Return the text as an answer.
-
-    Raises:
-        WorkflowFault: no reply of the executor had a part in it, so the policy wrote it itself.
-    """
-    if not isinstance(text, ReplyText):
-        raise WorkflowFault(
-            FaultKind.ANSWER,
-            "the answer holds nothing that the executor wrote; return the result of an operator",
-        )
-    return str(text)

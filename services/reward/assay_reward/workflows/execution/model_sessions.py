@@ -19,8 +19,8 @@ _SPARE: Final = 8
 class SessionExecutor:
     """A workflow's session; implements `WorkflowExecutor`.
 
-    `RunBudgets` holds the workflow to its own calls and tokens. The budget of the session is
-    larger, so that a workflow is never at fault for the retries of a model.
+    `RunBudgets` holds the workflow to its own calls and tokens. The budget of the session also
+    counts the retries of a model. A workflow is not at fault if it is spent.
     """
 
     def __init__(self, executor: Executor, session: WorkflowSession) -> None:
@@ -31,13 +31,19 @@ class SessionExecutor:
     def begin(
         cls, executor: Executor, budgets: RunBudgets, *, caller: str = "", run: str = ""
     ) -> "SessionExecutor":
-        """Return the executor of a new run on the first model."""
+        """Return the executor of a new run on the first model.
+
+        The smaller limit holds: that of the run's budgets, or that of `executor.yaml`.
+        """
         most = len(executor.config.models)
+        given = executor.config.budget
         in_flight = budgets.reply_tokens + budgets.text_chars
         budget = WorkflowBudget(
-            max_calls=budgets.calls * most,
-            max_tokens=_SPARE * most * (budgets.tokens + budgets.parallel * in_flight),
-            timeout_s=budgets.time_s,
+            max_calls=min(given.max_calls, budgets.calls * most),
+            max_tokens=min(
+                given.max_tokens, _SPARE * most * (budgets.tokens + budgets.parallel * in_flight)
+            ),
+            timeout_s=min(given.timeout_s, budgets.time_s),
         )
         return cls(executor, executor.start(caller=caller, run=run, budget=budget))
 
@@ -84,4 +90,5 @@ class SessionExecutor:
             money=found.cost,
             model=found.model,
             attempts=found.attempts,
+            is_estimated=found.is_estimated,
         )

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
+from assay_reward.workflows.execution.answer import answer_of, has_own_words
 from assay_reward.workflows.execution.budgets import RunBudgets, RunUsage
 from assay_reward.workflows.execution.executor import WorkflowExecutor
 from assay_reward.workflows.execution.interpreter import WorkflowInterpreter
@@ -94,7 +95,10 @@ class FallbackAnswer(Wire):
 
 
 class WorkflowRun(Wire):
-    """A run of a workflow. `answer` is set for the status `answered` alone."""
+    """A run of a workflow.
+
+    `answer` is set for the status `answered` alone: what the executor wrote of the returned text.
+    """
 
     status: RunEnding
     answer: ShownText | None = None
@@ -173,7 +177,9 @@ async def _ended(
     root.prompt = session.problem.text
     try:
         async with asyncio.timeout_at(session.deadline_of_loop()):
-            answer = await interpreter.run(tree)
+            returned = await interpreter.run(tree)
+        root.reply = str(returned)
+        answer = answer_of(returned)
     except WorkflowFault as fault:
         root.end(TraceStatus.FAULT)
         root.notes.append(fault.message)
@@ -186,7 +192,8 @@ async def _ended(
         error = raised
     else:
         root.end()
-        root.reply = answer
+        if has_own_words(returned):
+            root.notes.append("what the workflow itself wrote in the answer is not scored")
         return answer, None, None
     root.end(TraceStatus.FAILED)
     root.notes.append(str(error))

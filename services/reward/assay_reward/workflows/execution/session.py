@@ -22,7 +22,7 @@ from assay_reward.workflows.operators.support.texts import (
     ReplyText,
     fitted,
     num_own,
-    shortened,
+    shortened_reply,
 )
 from assay_shared.errors import AssayError, ExecutorFault, SandboxFault
 from assay_shared.interfaces import Sandbox
@@ -179,11 +179,6 @@ class CallContext:
     def problem(self) -> PublicProblem:
         return self._session.problem
 
-    @property
-    def has_asked(self) -> bool:
-        """True if the call asked the executor."""
-        return self._num_asked > 0
-
     async def ask(
         self, prompt: OperatorPrompt, values: Mapping[str, str], *, temperature: float = 0.0
     ) -> str:
@@ -217,13 +212,17 @@ class CallContext:
             part.tokens, part.money = found.prompt_tokens + found.reply_tokens, found.money
             if found.attempts > 1:
                 part.notes.append(f"{found.attempts} attempts")
+            if found.is_estimated:
+                part.notes.append(
+                    "the tokens are an estimate: the endpoint gave none, or wrong ones"
+                )
             session.usage.end_call(
                 found.prompt_tokens, found.reply_tokens, is_retry=self._num_retries > 0
             )
             most = session.budgets.text_chars
             if len(found.text) > most:
                 part.notes.append(f"a reply of {len(found.text)} characters, cut to {most}")
-            return ReplyText(shortened(found.text, most))
+            return shortened_reply(ReplyText(found.text), most)
 
     def _fitted(self, values: Mapping[str, str]) -> Mapping[str, str]:
         """Return the texts of a prompt; long replies in them are shortened.

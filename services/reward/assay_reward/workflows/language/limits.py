@@ -115,9 +115,9 @@ def refuse_long(source: str, limits: WorkflowLimits) -> None:
     if len(source) > limits.max_chars:
         raise refuse(
             ProblemKind.LIMIT,
-            f"the workflow has {len(source)} characters",
+            f"the workflow has more than {limits.max_chars} characters",
             Position(),
-            f"at most {limits.max_chars}",
+            "shorten it",
         )
 
 

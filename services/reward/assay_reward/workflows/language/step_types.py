@@ -101,7 +101,8 @@ class _StepTyping:
                 return None
 
     def _append(self, step: Append, names: Names) -> Names:
-        self.values.demand(step.item, ValueType.TEXT, names, "a list's item")
+        # One text is added at a time, in both forms.
+        self.values.demand(step.item, ValueType.TEXT, names, "the one item that is added")
         if names.get(step.name, ValueType.TEXTS) not in (ValueType.TEXTS, None):
             self._problem(ProblemKind.TYPE, f"{step.name} is not a list", step, "begin with []")
         return self._bound(step.name, ValueType.TEXTS, step.position, names)

@@ -7,6 +7,7 @@ from assay_reward.workflows.operators.support.operator import (
     text_in,
 )
 from assay_reward.workflows.operators.support.prompt_files import prompt_file
+from assay_reward.workflows.operators.support.texts import ReplyText
 
 #: Several calls are samples that can differ; otherwise an ensemble has nothing to choose from.
 _TEMPERATURE = 0.7
@@ -18,7 +19,7 @@ async def answer_generate(context: OperatorContext, arguments: Arguments) -> Rec
     values = {"problem": text_in(arguments, "input")}
     reply = await context.ask(prompt_file("answer_generate"), values, temperature=_TEMPERATURE)
     thought, answer = split_answer(reply)
-    return {"thought": thought, "answer": answer}
+    return {"thought": ReplyText(thought), "answer": ReplyText(answer)}
 
 
 def split_answer(reply: str) -> tuple[str, str]:

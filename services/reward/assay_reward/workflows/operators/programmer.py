@@ -8,6 +8,7 @@ from assay_reward.workflows.operators.support.operator import (
 )
 from assay_reward.workflows.operators.support.programs import what_became, whole_code
 from assay_reward.workflows.operators.support.prompt_files import prompt_file
+from assay_reward.workflows.operators.support.texts import ReplyText
 from assay_shared.types import Status
 
 #: Of a program's output, the end counts: the prompt asks for the answer there.
@@ -30,7 +31,7 @@ async def programmer(context: OperatorContext, arguments: Arguments) -> Record:
         result = await context.run_program(code)
         output = result.stdout.strip()
         if result.status is Status.ACCEPTED and output:
-            return {"code": code, "output": output[-_OUTPUT:]}
+            return {"code": code, "output": ReplyText(output[-_OUTPUT:])}
         feedback = f"{code}\n\n{what_became(result)}"
     context.note(f"no program of {tries} printed an answer")
-    return {"code": code, "output": ""}
+    return {"code": code, "output": ReplyText("")}

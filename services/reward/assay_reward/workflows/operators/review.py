@@ -9,6 +9,7 @@ from assay_reward.workflows.operators.support.operator import (
     text_in,
 )
 from assay_reward.workflows.operators.support.prompt_files import prompt_file
+from assay_reward.workflows.operators.support.texts import ReplyText
 
 #: The finding at the beginning, or after the word that names it; elsewhere in capitals.
 _FIRST = re.compile(r"\W*(RIGHT|WRONG)\b(?!-)", re.IGNORECASE)
@@ -28,7 +29,7 @@ async def review(context: OperatorContext, arguments: Arguments) -> Record:
     found = finding(reply)
     if found is None:
         context.note("the review says neither RIGHT nor WRONG, or both")
-    return {"review_result": found is True, "feedback": reply.strip()}
+    return {"review_result": found is True, "feedback": ReplyText(reply.strip())}
 
 
 def finding(reply: str) -> bool | None:

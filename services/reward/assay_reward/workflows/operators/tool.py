@@ -10,7 +10,7 @@ from assay_reward.workflows.operators.support.operator import (
     text_in,
 )
 from assay_reward.workflows.operators.support.programs import what_became, whole_code
-from assay_reward.workflows.operators.support.texts import derived
+from assay_reward.workflows.operators.support.texts import ReplyText, derived, is_reply
 from assay_shared.types import Status
 
 _OUTPUT = 4000
@@ -39,7 +39,10 @@ async def tool(context: OperatorContext, arguments: Arguments) -> Record:
         known = ", ".join(sorted(TOOLS))
         raise WorkflowFault(FaultKind.VALUE, f"no tool is called {name[:40]!r}; known: {known}")
     given = text_in(arguments, "input")
-    result = await context.run_program(derived(TOOLS[name](given), given))
+    program = derived(TOOLS[name](given), given)
+    result = await context.run_program(program)
     done = result.status is Status.ACCEPTED
     output = result.stdout.strip()[-_OUTPUT:] if done else what_became(result)
-    return {"output": output, "succeeded": done}
+    # What a program of the workflow prints is the workflow's own, even with a reply in it.
+    is_found = is_reply(program) or is_reply(given)
+    return {"output": ReplyText(output) if is_found else output, "succeeded": done}

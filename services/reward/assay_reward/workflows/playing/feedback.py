@@ -9,6 +9,7 @@ from typing import Final
 from assay_reward.workflows.execution.run import RunEnding, WorkflowRun
 from assay_reward.workflows.execution.trace import TraceNode
 from assay_reward.workflows.playing.played import PlayedWorkflow
+from assay_shared.errors import InvalidInput
 from assay_shared.text.masking import mask
 
 #: The reply by which the policy keeps its last workflow.
@@ -27,13 +28,30 @@ def observation(played: PlayedWorkflow, turns_left: int) -> str:
 
 
 def without_keep(turns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the turns up to the workflow that counts; a last turn that keeps it is left out."""
-    return turns[:-1] if keeps(turns) else turns
+    """Return the turns up to the workflow that counts; turns that keep it are left out.
+
+    Raises:
+        InvalidInput: the policy writes another workflow after it has kept one.
+    """
+    kept = [_is_keep(turn) for turn in turns]
+    if True not in kept[1:]:
+        return turns
+    first = kept.index(True, 1)
+    if not all(kept[first:]):
+        raise InvalidInput(
+            f"turn {first + 1} keeps the workflow and ends the episode; give no turns after it",
+            field="turns",
+        )
+    return turns[:first]
 
 
 def keeps(turns: tuple[str, ...]) -> bool:
-    """Return True if the last turn keeps the workflow of the turn before."""
-    return len(turns) > 1 and turns[-1].strip().strip(".`").lower() == KEEP
+    """Return True if a turn keeps the workflow of the turns before; errors as in `without_keep`."""
+    return len(without_keep(turns)) < len(turns)
+
+
+def _is_keep(turn: str) -> bool:
+    return turn.strip().strip(".`").lower() == KEEP
 
 
 def _invalid(played: PlayedWorkflow) -> str:

@@ -57,8 +57,10 @@ def tasks(
     """Turn tasks into tasks of workflows: the policy writes a workflow for each problem."""
     from itertools import cycle
 
+    from assay_reward.workflows.playing.rubric_names import RubricNames
     from assay_reward.workflows.playing.tasks import (
         read_tasks,
+        refuse_twice,
         shown_workflows,
         to_workflow_task,
         write_tasks,
@@ -66,10 +68,16 @@ def tasks(
 
     if output.exists():
         raise typer.BadParameter(f"{output} exists; name a new file", param_hint="--output")
+    names = RubricNames()
+    names.check_workflows(rubric)
+    given = list(read_tasks(file))
+    refuse_twice([one.id for one in given], "id")
+    for one in given:
+        names.check_answers(one.rubric, one.id)
     golds = cycle([None] if shown is None else shown_workflows(shown))
     made = [
         to_workflow_task(one, max_turns, rubric, gold)
-        for one, gold in zip(read_tasks(file), golds, strict=False)
+        for one, gold in zip(given, golds, strict=False)
     ]
     write_tasks(made, output)
     print(f"{len(made)} tasks in {output}")
@@ -96,7 +104,7 @@ def _read(file: Path, repair: bool) -> "ReadWorkflow":
     from assay_reward.workflows.playing.reading import ReadWorkflow, read_here
 
     try:
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} cannot be read: {error}") from None
     found: ReadWorkflow = read_here(text, repair)
@@ -111,7 +119,7 @@ def _text(problem: str) -> str:
         raise typer.BadParameter(
             f"{file} is not a file of at most {_MAX_PROBLEM_BYTES} bytes", param_hint="--problem"
         )
-    return file.read_text()
+    return file.read_text(encoding="utf-8-sig")
 
 
 async def _run(

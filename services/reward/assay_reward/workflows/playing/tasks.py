@@ -1,6 +1,7 @@
 """Tasks of workflows, made of other tasks: the policy writes a workflow in place of an answer."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +38,10 @@ def to_workflow_task(
     for field in ("prompt", "rubric"):
         if not getattr(task, field).strip():
             raise DatasetError(f"task {task.id} has no {field}", field=field)
-    problem = "\n\n".join([*(one.content for one in task.history), task.prompt])
+    problem = task.prompt
+    if task.history:  # without its roles, nobody could tell the turns apart
+        turns = [*((one.role, one.content) for one in task.history), ("user", task.prompt)]
+        problem = "\n\n".join(f"{role.capitalize()}: {content}" for role, content in turns)
     instance: dict[str, JsonValue] = {"problem": problem, "rubric": task.rubric}
     try:
         validated(WorkflowOptions, instance, "environment.instance")
@@ -72,7 +76,7 @@ def shown_workflows(path: Path) -> list[str]:
     found = []
     for file in files:
         try:
-            with file.open() as opened:
+            with file.open(encoding="utf-8-sig") as opened:
                 text = opened.read(_MAX_SHOWN)
         except (OSError, UnicodeDecodeError) as error:
             raise DatasetError(f"{file} cannot be read: {error}", field="shown") from None
@@ -152,3 +156,10 @@ def write_tasks(tasks: Iterable[Task], path: Path) -> None:
     with path.open("w") as file:
         for task in tasks:
             file.write(task.model_dump_json() + "\n")
+
+
+def refuse_twice(names: Sequence[str], field: str) -> None:
+    """Raise DatasetError for a name that stands there twice."""
+    twice = sorted(name for name, number in Counter(names).items() if number > 1)
+    if twice:
+        raise DatasetError(f"{twice[0]!r} stands there twice", field=field)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from assay_reward.workflows.language.assignment import flow_of
 from assay_reward.workflows.language.checker import CheckedWorkflow, check_tree
 from assay_reward.workflows.language.limits import DEFAULT_LIMITS, WorkflowLimits
+from assay_reward.workflows.language.problems import InvalidWorkflow
 from assay_reward.workflows.language.signatures import OPERATORS, Signatures
 from assay_reward.workflows.language.source import (
     WorkflowForm,
@@ -64,7 +65,12 @@ def repair_source(
     given = source.replace("\r\n", "\n")
     plain = rewritten(given, form, signatures, limits)
     source = plain.source
-    tree, slips = read_workflow(source, form, limits)
+    try:
+        tree, slips = read_workflow(source, form, limits)
+    except InvalidWorkflow as error:
+        raise InvalidWorkflow(
+            [replace(one, position=plain.given_place(one.position)) for one in error.problems]
+        ) from None
     words = [
         SourceRepair(RepairKind(slip.word), slip.position, "", f"{slip.word} ") for slip in slips
     ]

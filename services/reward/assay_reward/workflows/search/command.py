@@ -46,10 +46,12 @@ def search(
 ) -> None:
     """Search for a workflow by small changes, on tasks for training or validation."""
     from assay_reward.workflows.comparison.candidates import fixed_candidates, workflow_tasks
+    from assay_reward.workflows.playing.rubric_names import RubricNames
     from assay_reward.workflows.search.search import SearchOptions
 
+    RubricNames().check_workflows(rubric, is_known=False)
     tasks = workflow_tasks(file, rubric, max_tasks, seed)
-    source = first.read_text() if first is not None else None
+    source = first.read_text(encoding="utf-8-sig") if first is not None else None
     if source is None:
         source = fixed_candidates()[0].sources(tasks[0], 1)[0] if tasks else ""
     options = SearchOptions(

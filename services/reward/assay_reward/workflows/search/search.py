@@ -17,7 +17,7 @@ from assay_reward.workflows.comparison.candidates import is_code
 from assay_reward.workflows.comparison.plan import digest_of
 from assay_reward.workflows.comparison.play_log import begin_or_check, kept_lines
 from assay_reward.workflows.comparison.samples import MAX_ANSWERS, WorkflowSample, play_on
-from assay_reward.workflows.comparison.searched import LOG
+from assay_reward.workflows.comparison.searched import LOG, seen_facts
 from assay_reward.workflows.playing.reading import read_here
 from assay_reward.workflows.search.edits import TreeEdit, edits_of
 from assay_reward.workflows.search.nodes import NodeRecord, SearchNode, SearchTree
@@ -139,8 +139,7 @@ class WorkflowSearch:
             "confirm": str(options.confirm),
             "proposals": str(options.proposals),
             "seed": str(options.seed),
-            "ids": ",".join(sorted(digest_of([task.id]) for task in self.tasks)),
-        }
+        } | seen_facts(self.tasks)
         begin_or_check(self.folder / LOG, facts)
         for line in kept_lines(self.folder / LOG):
             if line.get("kind") in ("node", "confirmed"):

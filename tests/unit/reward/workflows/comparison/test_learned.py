@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from assay_reward.workflows.command import app
 from assay_reward.workflows.comparison.candidates import one_turn
 from assay_reward.workflows.comparison.learned import learned_candidate
 from assay_reward.workflows.comparison.plan import WorkflowComparison
@@ -77,3 +79,19 @@ def test_a_plan_refuses_workflows_of_other_tasks_and_too_many_samples(tmp_path: 
         WorkflowComparison((task,), many, samples=32).check()
     with pytest.raises(DatasetError, match="twice"):
         WorkflowComparison((task, task), (many[0],)).check()
+
+
+def test_a_file_that_is_not_a_workflow_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_text("return 3")
+    with pytest.raises(DatasetError, match="is not a valid workflow"):
+        learned_candidate("l", tmp_path / "bad.txt")
+
+
+@pytest.mark.parametrize("command", ["compare", "search"])
+def test_a_rubric_of_other_answers_is_refused(command: str, tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text(TASK.model_dump_json() + "\n")
+    words = [command, str(tmp_path / "tasks.jsonl"), "--output", str(tmp_path / "out")]
+    found = CliRunner().invoke(app, [*words, "--rubric", "math"])
+    assert isinstance(found.exception, DatasetError)
+    assert "'math' is not a rubric of workflows" in str(found.exception)
+    assert not (tmp_path / "out").exists()

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -29,7 +29,10 @@ TWO = workflow(
 
 @asynccontextmanager
 async def executor_of(
-    *replies: Callable[[dict[str, Any]], Said], attempts: int = 4, price: float = 0.0
+    *replies: Callable[[dict[str, Any]], Said],
+    attempts: int = 4,
+    price: float = 0.0,
+    budget: Mapping[str, float] | None = None,
 ) -> AsyncIterator[Executor]:
     """Serve a model for each function; the first is the first choice."""
     async with AsyncExitStack() as stack:
@@ -41,7 +44,7 @@ async def executor_of(
             {"name": f"m{number}", "base_url": model.url} | options
             for number, model in enumerate(served)
         ]
-        config = ExecutorConfig.model_validate({"models": chain})
+        config = ExecutorConfig.model_validate({"models": chain, "budget": budget or {}})
         executor = make_executor(config, None, CollectorRegistry())
         yield await stack.enter_async_context(executor.opened())
 
@@ -123,3 +126,42 @@ async def test_every_answered_request_is_on_the_bill_of_a_failed_run() -> None:
     assert run.fallback is not None
     assert run.cost.money == pytest.approx(4 * 15), "three empty replies and the fallback's"
     assert run.cost.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"max_calls": 1}, "1 calls is spent"),
+        ({"max_tokens": 100}, "100 tokens is spent"),
+        ({"timeout_s": 0.001}, "0.001 s is spent"),
+    ],
+)
+async def test_the_budget_of_the_executor_s_file_holds_for_workflows(
+    limits: dict[str, float], said: str
+) -> None:
+    async with executor_of(lambda _: Said("Answer: 42"), budget=limits) as executor:
+        (run,) = await runs_of(executor, 1)
+    assert run.failure is not None
+    assert run.failure.failure_class is FailureClass.BUDGET
+    assert said in run.failure.message
+    assert run.answer is None
+
+
+async def test_the_budgets_of_a_task_hold_if_they_are_smaller() -> None:
+    budgets = RunBudgets(calls=1)
+    async with executor_of(lambda _: Said("Answer: 42"), budget={"max_calls": 9}) as executor:
+        run = await play(TWO, SessionExecutor.begin(executor, budgets), budgets=budgets)
+    assert run.fault is not None
+    assert "the budget of 1 calls" in run.fault.message
+
+
+@pytest.mark.parametrize(("prompt", "reply"), [(1, 40_000), (10_000, 1)])
+async def test_fewer_tokens_than_a_text_can_have_are_not_believed(prompt: int, reply: int) -> None:
+    said = Said("word " * 8000 + "\nAnswer: 42", prompt_tokens=prompt, completion_tokens=reply)
+    async with executor_of(lambda _: said) as executor:
+        budgets = RunBudgets(tokens=200_000)
+        run = await play(DIRECT, SessionExecutor.begin(executor, budgets), budgets=budgets)
+    (model,) = run.trace.children[0].children
+    assert "the tokens are an estimate" in model.note
+    assert run.cost.reply_tokens > 10_000
+    assert run.cost.prompt_tokens > 10

@@ -100,7 +100,7 @@ async def test_conditions_and_loops_are_evaluated_here() -> None:
         Return(text("two: ", Variable("problem"), FieldOf("a", "response"))),
     )
     run = await play(tree, problem="p")
-    assert run.answer == "two: pfine"
+    assert run.trace.reply == "two: pfine"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ async def test_branches_share_no_names() -> None:
         Parallel((Branch("a", inner, CUSTOM), Branch("b", (), Variable("x")))),
         Return(text(Variable("x"), Variable("b"), FieldOf("a", "response"))),
     )
-    assert (await play(tree)).answer == "outerouterfine"
+    assert (await play(tree)).trace.reply == "outerouterfine"
 
 
 @pytest.mark.parametrize(

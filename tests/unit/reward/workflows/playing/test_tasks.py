@@ -4,7 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from assay_reward.workflows.command import app
+from assay_reward.workflows.execution.budgets import RunBudgets
 from assay_reward.workflows.operators.table import OPERATORS
 from assay_reward.workflows.playing.reading import read_here, workflow_sources
 from assay_reward.workflows.playing.tasks import (
@@ -33,7 +37,7 @@ def test_a_conversation_becomes_one_problem() -> None:
     task = make_task(history=(Message(role="user", content="before"),))
     made = to_workflow_task(task, max_turns=3)
     assert made.environment is not None
-    assert made.environment.instance["problem"] == "before\n\nquestion t"
+    assert made.environment.instance["problem"] == "User: before\n\nUser: question t"
     assert made.history == ()
     assert "You have 3 turns" in made.prompt
 
@@ -89,3 +93,30 @@ def test_a_problem_without_room_in_a_prompt_is_refused() -> None:
     to_workflow_task(make_task(prompt="x" * 16_384, rubric="math"))
     with pytest.raises(DatasetError, match="the problem has 16385 characters"):
         to_workflow_task(make_task("long", prompt="x" * 16_385, rubric="math"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "said"),
+    [
+        ([make_task("a", rubric="math")], ["--rubric", "nope"], "'nope' is not a rubric of work"),
+        ([make_task("a", rubric="math")], ["--rubric", "math"], "'math' is not a rubric of work"),
+        ([make_task("a", rubric="workflow")], [], "task a has the rubric workflow"),
+        ([make_task("a", rubric="math"), make_task("a", rubric="math")], [], "stands there twice"),
+    ],
+)
+def test_tasks_that_could_not_be_scored_are_refused(
+    rows: list[Task], given: list[str], said: str, tmp_path: Path
+) -> None:
+    write_tasks(rows, tmp_path / "plain.jsonl")
+    words = ["tasks", str(tmp_path / "plain.jsonl"), "--output", str(tmp_path / "made.jsonl")]
+    found = CliRunner().invoke(app, [*words, *given])
+    assert isinstance(found.exception, DatasetError)
+    assert said in str(found.exception)
+    assert not (tmp_path / "made.jsonl").exists()
+
+
+@pytest.mark.parametrize("calls", [True, "3", 3.0])
+def test_a_budget_is_a_number_as_it_stands(calls: object) -> None:
+    with pytest.raises(ValidationError):
+        RunBudgets.model_validate({"calls": calls})
+    assert RunBudgets.model_validate({"calls": 3, "time_s": 90}).calls == 3

@@ -180,5 +180,5 @@ class _Scan:
         character = self._source[at]
         hint = _SIGN_HINTS.get(character, "names have the letters a-z and A-Z, digits and _")
         name = unicodedata.name(character, "") if not character.isascii() else ""
-        what = f"{shown(character)!r}{f' ({name})' if name else ''} is not part of the language"
+        what = f"'{shown(character)}'{f' ({name})' if name else ''} is not part of the language"
         return self._refused(at, what, hint)

@@ -94,5 +94,5 @@ def tokens_of(source: str, limits: WorkflowLimits) -> list[Token]:
 def _unknown(character: str, position: Position) -> InvalidWorkflow:
     hint = _SIGN_HINTS.get(character, "names have the letters a-z and A-Z, digits and _")
     name = unicodedata.name(character, "") if not character.isascii() else ""
-    what = f"{shown(character)!r}{f' ({name})' if name else ''} is not part of the language"
+    what = f"'{shown(character)}'{f' ({name})' if name else ''} is not part of the language"
     return refuse(ProblemKind.SYNTAX, what, position, hint)

@@ -12,13 +12,10 @@ from assay_shared.types import ExecutionResult, TestReport
 
 #: A value of a workflow, other than a record.
 Plain = str | bool | int | float | tuple[str, ...]
-#: The result of an operator: the fields of its signature.
+#: The result of an operator: the fields of its signature. A text is a `ReplyText` if it is the
+#: executor's; every other text counts as the workflow's own.
 Record = dict[str, Plain]
 Arguments = Mapping[str, Plain]
-
-
-class ReplyRecord(Record):
-    """The result of a call in which the executor had a part."""
 
 
 class OperatorContext(Protocol):

@@ -39,6 +39,12 @@ def rewritten_python(
     return RewrittenSource(text, tuple(steps.values.repairs), starts)
 
 
+def _is_type(node: ast.expr) -> bool:
+    """Return True for a type such as Literal["a"] or list[str]: it says nothing to a workflow."""
+    inside = (ast.Subscript, ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.Load)
+    return all(isinstance(one, inside) for one in ast.walk(node))
+
+
 def _statements(module: ast.Module) -> list[ast.stmt]:
     return [node for node in ast.walk(module) if isinstance(node, ast.stmt)]
 
@@ -64,6 +70,10 @@ class _PythonSteps:
                     targets=[ast.Name(id=name)], value=ast.Constant(value=str()) as text
                 ):
                     constants[name] = text
+                    self.values.record(node, None)
+                case ast.Assign(targets=[ast.Name()], value=ast.Subscript() as alias) if _is_type(
+                    alias
+                ):
                     self.values.record(node, None)
                 case _:
                     kept.append(node)

@@ -91,7 +91,7 @@ WRONG = [
     ("x = " + "not a and (" * 30 + "b" + ")" * 30, "nested too deeply"),
     ("if a\n" * 40 + "x = y\n" + "end\n" * 40, "nested too deeply"),
     ("if a\nx = y\n" + "else if a\nx = y\n" * 40 + "end", "at most 24"),
-    ("x = y\n" * 3_000, "the workflow has 18000 characters (at most 16384)"),
+    ("x = y\n" * 3_000, "the workflow has more than 16384 characters"),
     ("x=y\n" * 1_001, "the workflow has too many words (at most 4000)"),
 ]
 
@@ -104,7 +104,15 @@ def test_an_error_says_where_and_what_would_be_right(source: str, expected: str)
 
 
 def test_limits_are_settings() -> None:
-    with pytest.raises(InvalidWorkflow, match="at most 3"):
+    with pytest.raises(InvalidWorkflow, match="more than 3 characters"):
         parse_text("return problem", WorkflowLimits(max_chars=3))
     with pytest.raises(InvalidWorkflow, match="too many parts"):
         parse_text("x = y\nreturn problem", WorkflowLimits(max_nodes=4))
+
+
+def test_a_sign_of_no_shape_is_named_by_its_number() -> None:
+    for sign, said in (("\ufeff", "'\\xfeff'"), ("\u200b", "'\\x200b'")):
+        with pytest.raises(InvalidWorkflow) as caught:
+            parse_text(f"x {sign} = y")
+        assert said in str(caught.value)
+        assert "\\\\" not in str(caught.value)

@@ -138,3 +138,27 @@ def test_a_source_with_too_many_idioms_is_left() -> None:
     assert len(repaired(source.format(steps * 64)).repairs) == 64
     with pytest.raises(InvalidWorkflow, match="this AnnAssign is not part of the language"):
         repaired(source.format(steps * 65))
+
+
+ALIASED = """from typing import Literal
+import scripts.operator as operator
+
+DatasetType = Literal["GSM8K", "MATH"]
+
+class Workflow:
+    def __init__(self, name, dataset):
+        self.custom = operator.Custom(self.llm)
+
+    async def __call__(self, problem):
+        solution = await self.custom(input=problem, instruction="Solve it.")
+        return solution["response"]
+"""
+
+
+def test_an_alias_of_a_type_is_removed_and_other_steps_are_named_by_their_line() -> None:
+    found = repair_source(ALIASED, WorkflowForm.PYTHON)
+    assert found.checked.problems == ()
+    assert any("DatasetType" in one.before for one in found.repairs)
+    with pytest.raises(InvalidWorkflow) as raised:
+        repair_source(ALIASED.replace('Literal["GSM8K", "MATH"]', "print(3)"), WorkflowForm.PYTHON)
+    assert [one.position.line for one in raised.value.problems] == [4]
