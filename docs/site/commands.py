@@ -12,7 +12,7 @@ from assay_shared.cli import GROUP, app, summary
 
 def command_pages() -> dict[str, str]:
     """Return a page's text for each command of `assay`, by the command's name."""
-    root = typer.main.get_command(app)
+    root: Any = typer.main.get_command(app)
     context = typer.Context(root, info_name="assay")
     pages = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 from tests.support.browser.stored_runs import fill, make_run
 
 _PORT = 18990
-_NUM_TIMES = 15
+NUM_TIMES = 15
 _PAGES = {
     "all runs": "/",
     "a run": "/runs/large",
@@ -39,30 +41,38 @@ def main(folder: Path, num_samples: int) -> None:
     """Print the times."""
     if not (folder / "large").exists():
         fill(make_run(folder / "large"), num_samples)
+    with served(folder) as service:
+        before = memory_mib(service)
+        first, took_s = _read_all()
+        say(f"first page {first * 1000:.0f} ms; all samples read after {took_s:.1f} s")
+        for name, path in _PAGES.items():
+            times = [get(path)[0] for _ in range(NUM_TIMES)]
+            say(f"{name:<28} median {median(times):6.1f} ms, most {max(times):6.1f} ms")
+        after = memory_mib(service)
+        say(f"memory of the service: {before:.0f} MiB at its start, {after:.0f} MiB now")
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[int]:
+    """Serve a folder of runs; yield the service's process."""
     command = [sys.executable, "-m", "assay_shared.cli", "trainer", "serve", "--port", str(_PORT)]
     environment = os.environ | {"ASSAY_RUNS": str(folder), "ASSAY_LOG_LEVEL": "ERROR"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as service:
         try:
             _wait()
-            before = _memory_mib(service.pid)
-            first, took_s = _read_all()
-            _say(f"first page {first * 1000:.0f} ms; all samples read after {took_s:.1f} s")
-            for name, path in _PAGES.items():
-                times = [_get(path)[0] for _ in range(_NUM_TIMES)]
-                _say(f"{name:<28} median {median(times):6.1f} ms, most {max(times):6.1f} ms")
-            after = _memory_mib(service.pid)
-            _say(f"memory of the service: {before:.0f} MiB at its start, {after:.0f} MiB now")
+            yield service.pid
         finally:
             service.terminate()
             service.wait(30)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Print a line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-def _get(path: str) -> tuple[float, str]:
+def get(path: str) -> tuple[float, str]:
     """Return the milliseconds of a page, and the page."""
     started = time.perf_counter()
     with urllib.request.urlopen(f"http://127.0.0.1:{_PORT}{path}", timeout=60) as answer:
@@ -73,7 +83,7 @@ def _get(path: str) -> tuple[float, str]:
 def _wait() -> None:
     for _ in range(600):
         try:
-            _get("/health")
+            get("/health")
             return
         except OSError:
             time.sleep(0.1)
@@ -83,15 +93,16 @@ def _wait() -> None:
 def _read_all() -> tuple[float, float]:
     """Return the seconds of the first page, and those until all samples are read."""
     started = time.perf_counter()
-    first = _get("/runs/large/samples")[0] / 1000
+    first = get("/runs/large/samples")[0] / 1000
     for _ in range(3000):
-        if not re.search("are left", _get("/runs/large/live")[1]):
+        if not re.search("are left", get("/runs/large/live")[1]):
             break
         time.sleep(0.2)
     return first, time.perf_counter() - started
 
 
-def _memory_mib(pid: int) -> float:
+def memory_mib(pid: int) -> float:
+    """Return the resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     (found,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
     return int(found) / 1024

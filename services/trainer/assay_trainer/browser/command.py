@@ -5,23 +5,18 @@ Each command imports its needs when it runs, so --help imports nothing heavy.
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from assay_trainer.browser.filter_options import takes_filters
+
 if TYPE_CHECKING:
     from assay_trainer.browser.opening import OpenedRun
+    from assay_trainer.browser.reading.filters import SampleFilter
 
 _RUN = typer.Argument(metavar="RUN", help="The run's folder, or its name in ASSAY_RUNS.")
 _JSON = typer.Option(False, "--json", help="Print JSON for programs.")
-_Outcome = Annotated[str, typer.Option(help="accepted, wrong_answer, ...; failed; failed:judge.")]
-_Task = Annotated[str, typer.Option(help="Part of the task's name.")]
-_Tag = Annotated[str, typer.Option(help="A tag of the task, as domain:code.")]
-_Component = Annotated[str, typer.Option(help="A reward component, as tests or 'tests<0.5'.")]
-_Text = Annotated[str, typer.Option(help="Part of the answer or of a failure's message.")]
-_Step = Annotated[str, typer.Option(help="A step or a range, as 7 or 3-9.")]
-_Reason = Annotated[str, typer.Option(help="Why a group was discarded: no_signal, too_old, ...")]
-_Kept = Annotated[str, typer.Option(help="trained, discarded or superseded.")]
 
 
 def show(run: str = _RUN, as_json: bool = _JSON) -> None:
@@ -39,16 +34,11 @@ def show(run: str = _RUN, as_json: bool = _JSON) -> None:
         console.print(line)
 
 
+@takes_filters
 def samples(
     run: str = _RUN,
-    outcome: _Outcome = "",
-    task: _Task = "",
-    tag: _Tag = "",
-    component: _Component = "",
-    text: _Text = "",
-    step: _Step = "",
-    reason: _Reason = "",
-    kept: _Kept = "",
+    *,
+    given: "SampleFilter",
     limit: int = typer.Option(20, min=1, help="Samples shown; at most 10,000."),
     full: bool = typer.Option(False, help="Show each sample whole."),
     as_json: bool = _JSON,
@@ -57,11 +47,9 @@ def samples(
     from rich.console import Console
 
     from assay_shared.text.markdown import visible
-    from assay_trainer.browser.reading.filters import SampleFilter
     from assay_trainer.browser.samples.detail import sample_json
     from assay_trainer.browser.texts.sample_text import sample_lines, samples_table
 
-    given = SampleFilter(outcome, task, tag, component, text, step, reason, kept)
     opened = _opened(run)
     found = opened.samples(given, limit)
     number = opened.index.count(given)
@@ -142,25 +130,18 @@ def diagnose(run: str = _RUN, as_json: bool = _JSON) -> None:
         print(f"nothing: {len(RULES)} rules find no fault ({told})")
 
 
+@takes_filters
 def export(
     run: str = _RUN,
     file: Path = typer.Argument(help="The file to write: *.parquet, *.csv, or Inspect's *.eval."),
-    outcome: _Outcome = "",
-    task: _Task = "",
-    tag: _Tag = "",
-    component: _Component = "",
-    text: _Text = "",
-    step: _Step = "",
-    reason: _Reason = "",
-    kept: _Kept = "",
+    *,
+    given: "SampleFilter",
 ) -> None:
     """Write a run's samples to a file: for tables, or for the viewer of Inspect."""
     from assay_shared.text.markdown import visible
     from assay_trainer.browser.exports.exporting import check_output, export_samples
-    from assay_trainer.browser.reading.filters import SampleFilter
 
     check_output(file)
-    given = SampleFilter(outcome, task, tag, component, text, step, reason, kept)
     opened = _opened(run)
 
     def tell(problem: str) -> None:
