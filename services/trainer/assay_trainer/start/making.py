@@ -59,6 +59,7 @@ def make(options: InitOptions) -> NewRun:
     Raises:
         AssayError: an option, the folder or the GPUs cannot be used; nothing is written then.
     """
+    _check_encoding(options)
     check_folder_is_free(options)
     told = [f"GPUs: {options.cards.told}"]
     if options.model is None or options.data is None:
@@ -86,6 +87,21 @@ def make(options: InitOptions) -> NewRun:
         )
     files = _write(options, text, env_text(variables, options.cards.told), data, copies)
     return NewRun(files, plan, told, list(_commands(options, model, layout)))
+
+
+def _check_encoding(options: InitOptions) -> None:
+    """Check that names of files can stand in a run file, which is UTF-8."""
+    data = options.data
+    given = {"FOLDER": options.folder.absolute(), "--model": options.model}
+    if data is not None:
+        given |= {"--data": data.data, "--held-out": data.held_out, "--data-config": data.config}
+    for field, value in given.items():
+        try:
+            str(value).encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                f"{str(value)!a:.300} is not UTF-8, as a run file is; rename it", field=field
+            ) from None
 
 
 def check_folder_is_free(options: InitOptions) -> None:

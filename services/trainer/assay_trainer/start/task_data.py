@@ -1,6 +1,7 @@
 """The data of a new run: its two sources in the run file, from files or a dataset of a hub."""
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +10,20 @@ from typing import Any
 from huggingface_hub import constants
 
 from assay_shared.errors import DatasetError, NotFound, Unreachable
-from assay_shared.types import Role, Task
+from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.types import Role
 from assay_trainer.data.hub_files import split_files
 from assay_trainer.data.tables import JSON_LINES, read_rows
 from assay_trainer.hub import download, resolve
 from assay_trainer.start.columns import TaskColumns, find_columns, first_rows, is_task, row_text
+from assay_trainer.start.row_values import checked_row, checked_task
 from assay_trainer.start.rubric_kinds import KINDS, TaskKind, kind_of
 from assay_trainer.table_source import HubFiles, RowMap, check_repository_name
 
 #: A tenth of the prompts is held out, and 200 at most; a file needs 8 rows to train on.
 _HELD_OUT_SHARE, _MOST_HELD_OUT, _FEWEST_ROWS = 10, 200, 8
+#: Tasks of a file in Assay's own form that are checked.
+_MOST_TASKS = 100_000
 
 
 @dataclass(frozen=True)
@@ -77,12 +82,14 @@ def task_data(options: DataOptions, folder: Path) -> TaskData:
 
 def _own_tasks(path: Path, options: DataOptions) -> TaskData:
     """Return the sources of files of Assay's own tasks, with their own rubrics."""
-    seen = first_rows(path, 100_000)
-    roles = {str(row.get("role")) for row in seen}
-    own = {str(row.get("rubric")) for row in seen}
+    seen = list(itertools.islice(read_json_lines(path, checked_task), _MOST_TASKS))
+    roles = {one.role.value for one in seen}
+    own = {one.rubric for one in seen}
     rubric = options.rubric or ", ".join(sorted(own)[:5])
-    Task.model_validate(seen[0])
     held_out = options.held_out or path
+    if options.held_out is not None:
+        for _ in itertools.islice(read_json_lines(held_out, checked_task), _MOST_TASKS):
+            pass
     if options.held_out is None and roles <= {Role.TRAIN.value}:
         raise DatasetError(
             f"{path} has no task with the role test or validation to measure on",
@@ -149,19 +156,11 @@ def _filled_rows(path: Path, columns: TaskColumns) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file.
 
     Raises:
-        DatasetError: a row lacks a prompt or an answer; names file, row and column.
+        DatasetError: a prompt or an answer cannot be used; names file, row and column.
     """
 
-    def check(row: object) -> dict[str, Any]:
-        if not isinstance(row, dict):
-            raise DatasetError(f"a row must be an object, not {type(row).__name__}")
-        for column in (columns.prompt, columns.answer):
-            if not str("" if row.get(column) is None else row[column]).strip():
-                raise DatasetError("it is empty; leave the row out, or fill it", field=column)
-        return row
-
     wanted = RowMap(prompt=f"{{{columns.prompt}}}", rubric="r", gold=f"{{{columns.answer}}}")
-    yield from read_rows(path, wanted, check)
+    yield from read_rows(path, wanted, lambda row: checked_row(row, columns))
 
 
 def _hub(options: DataOptions) -> TaskData:

@@ -240,3 +240,61 @@ def test_the_variables_of_services_are_settings(tmp_path: Path, data: str) -> No
 
 def test_the_rubrics_are_those_of_the_reward_service() -> None:
     assert sorted(BUILT_IN) == sorted(rubric.name for rubric in Rubrics(None).all())
+
+
+def rows_file(name: str, rows: list[dict[str, object]]) -> str:
+    Path(name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return name
+
+
+def sums(number: int = 30) -> list[dict[str, object]]:
+    return [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("question", "half \ud800", "half of a surrogate pair"),
+        ("answer", "half \udfff", "half of a surrogate pair"),
+        ("note", ["deep \ud800"], "half of a surrogate pair"),
+        ("question", "q\0?", "U\\+0000"),
+        ("answer", "\0", "U\\+0000"),
+        ("answer", float("nan"), "is nan: a text or a finite number"),
+        ("answer", float("inf"), "is inf: a text or a finite number"),
+        ("answer", True, "must be a text or a number, not bool"),
+        ("question", {"text": "q"}, "must be a text or a number, not dict"),
+    ],
+)
+@pytest.mark.parametrize("place", [3, 29])
+def test_a_value_that_no_task_can_have_is_named_with_its_row(
+    tmp_path: Path, model: str, data: str, column: str, value: object, words: str, place: int
+) -> None:
+    rows = sums()
+    rows[place][column] = value
+    path = rows_file("odd.jsonl", rows)
+    for options in ((path,), (data, "--held-out", path)):
+        with pytest.raises(DatasetError, match=words) as refused:
+            call("first", "--model", model, "--gpus", "none", "--data", *options)
+        assert f"odd.jsonl:{place + 1}" in str(refused.value)
+        assert refused.value.field == column
+        assert not (tmp_path / "first").exists()
+
+
+@pytest.mark.parametrize(("prompt", "words"), [("p\0", "U\\+0000"), ("p\ud800", "prompt")])
+def test_an_own_task_that_cannot_be_used_is_named_with_its_row(
+    tmp_path: Path, model: str, prompt: str, words: str
+) -> None:
+    base = {"dataset": "d", "rubric": "qa", "prompt": "p", "reference": "r"}
+    rows = [base | {"id": f"{n}", "role": ("train", "test")[n % 2]} for n in range(20)]
+    rows[7]["prompt"] = prompt
+    with pytest.raises(DatasetError, match=words) as refused:
+        call("own", "--model", model, "--data", rows_file("t.jsonl", rows), "--gpus", "none")  # type: ignore[arg-type]
+    assert "t.jsonl:8" in str(refused.value)
+    assert not (tmp_path / "own").exists()
+
+
+def test_a_path_that_is_not_utf_8_leaves_nothing_behind(tmp_path: Path, model: str) -> None:
+    path = table(tmp_path / "sums\udcff.csv", ("question", "answer"))
+    with pytest.raises(InvalidInput, match="not UTF-8"):
+        call("first", "--model", model, "--data", path, "--gpus", "none")
+    assert not (tmp_path / "first").exists()
