@@ -32,17 +32,35 @@ _ANSWERS = (
     "response",
     "completion",
 )
+#: Columns of a multiple choice: a list in one column, or a column for each choice.
+_CHOICES = {"choices", "options", "endings", "candidates"}
+_CHOICE = re.compile(r"(?:(?:option|choice|ending)[ _]?)?[a-d0-4]", re.IGNORECASE)
 _SEEN_ROWS = 64
+_MOST_SHOWN = 40
 _NUMBER = re.compile(r"[-+]?[$€£]?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?")
 
 
 @dataclass(frozen=True)
 class TaskColumns:
-    """The columns of prompt and answer, and some answers."""
+    """The columns of prompt and answer, some answers, and the columns that are left."""
 
     prompt: str
     answer: str
     answers: tuple[str, ...]
+    unused: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """Return the columns in words."""
+        told = f"columns {self.prompt} and {self.answer}"
+        return f"{told}; not used: {_listed(self.unused)}" if self.unused else told
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Return the unused columns that look like the choices of a multiple choice."""
+        lists = tuple(one for one in self.unused if one.lower() in _CHOICES)
+        single = tuple(one for one in self.unused if _CHOICE.fullmatch(one))
+        return lists or (single if len(single) > 1 else ())
 
     @property
     def has_hashes(self) -> bool:
@@ -112,13 +130,20 @@ def find_columns(
     left = [one for one in there if one != asks]
     answers = _column(left, answer, _ANSWERS, "answer", where)
     found = tuple(str(row.get(answers) or "") for row in rows)
-    return TaskColumns(asks, answers, tuple(one for one in found if one))
+    used = {part for one in (asks, answers) for part in (one, one.partition(".")[0])}
+    unused = tuple(str(one) for one in there if one not in used)
+    return TaskColumns(asks, answers, tuple(one for one in found if one), unused)
+
+
+def _listed(columns: Sequence[object]) -> str:
+    shown = ", ".join(f"{one!s:.80}" for one in columns[:_MOST_SHOWN])
+    return shown + (f" and {len(columns) - _MOST_SHOWN} more" * (len(columns) > _MOST_SHOWN))
 
 
 def _column(
     there: Sequence[str], named: str | None, usual: Sequence[str], what: str, where: str
 ) -> str:
-    listed = ", ".join(map(str, there[:40]))
+    listed = _listed(there)
     if named is not None:
         if named.partition(".")[0] not in there:
             message = f"{where} has no column {named!r:.100}. There are: {listed}"

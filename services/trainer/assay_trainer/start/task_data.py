@@ -128,7 +128,7 @@ def _table(path: Path, rows: list[dict[str, Any]], options: DataOptions, folder:
         {"kind": "table", "path": str(place.resolve()), "role": role, "map": mapped}
         for place, role in zip(places, ("train", "test"), strict=True)
     )
-    told = f"{told}; columns {columns.prompt} and {columns.answer}"
+    told = f"{told}; {columns.told}"
     return TaskData(train, held_out, kind.rubric, kind.max_tokens, told, files)
 
 
@@ -177,10 +177,8 @@ def _hub(options: DataOptions) -> TaskData:
         base | {"split": split, "role": role, "map": row_map(columns, kind)}
         for split, role in ((options.split, "train"), (options.held_out_split, "test"))
     )
-    told = (
-        f"{options.data}, split {options.split}, measured on {options.held_out_split}; columns "
-        f"{columns.prompt} and {columns.answer}"
-    )
+    splits = f"split {options.split}, measured on {options.held_out_split}"
+    told = f"{options.data}, {splits}; {columns.told}"
     return TaskData(train, held_out, kind.rubric, kind.max_tokens, told, {})
 
 
@@ -214,6 +212,16 @@ def _hub_columns(options: DataOptions) -> TaskColumns:
 def _kind(rubric: str | None, columns: TaskColumns) -> TaskKind:
     if rubric is not None:
         return kind_of(rubric)
+    if columns.choices:
+        named = ", ".join(columns.choices)
+        raise DatasetError(
+            f"looks like multiple choice: the prompt would lack the choices in {named}",
+            field="--data",
+            hint="`assay data import mmlu FILE --split auxiliary_train --output tasks` takes rows "
+            "of question, subject, choices and answer (a number from 0); a run file's map can "
+            "name {choices:lettered} and {answer:letter} (docs/trainer_data.md); --rubric trains "
+            "without the choices",
+        )
     is_math = columns.has_hashes or columns.has_boxes or columns.are_numbers
     return KINDS["math" if is_math else "qa"]
 

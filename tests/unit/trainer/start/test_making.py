@@ -298,3 +298,30 @@ def test_a_path_that_is_not_utf_8_leaves_nothing_behind(tmp_path: Path, model: s
     with pytest.raises(InvalidInput, match="not UTF-8"):
         call("first", "--model", model, "--data", path, "--gpus", "none")
     assert not (tmp_path / "first").exists()
+
+
+@pytest.mark.parametrize(
+    ("choices", "named"),
+    [
+        ({"choices": ["a", "b", "c"]}, "choices"),
+        ({"Options": "a|b|c"}, "Options"),
+        ({"A": "a", "B": "b", "C": "c"}, "A, B, C"),
+        ({"option_1": "a", "option_2": "b"}, "option_1, option_2"),
+    ],
+)
+def test_multiple_choice_is_refused_unless_a_rubric_is_named(
+    tmp_path: Path, model: str, choices: dict[str, object], named: str
+) -> None:
+    path = rows_file("mc.jsonl", [row | choices for row in sums()])
+    command = ("first", "--model", model, "--data", path, "--gpus", "none")
+    with pytest.raises(DatasetError, match=f"lack the choices in {named} ") as refused:
+        call(*command)
+    assert "assay data import mmlu" in (refused.value.hint or "")
+    assert not (tmp_path / "first").exists()
+    assert f"not used: {named}; rubric qa" in call(*command, "--rubric", "qa").stdout
+
+
+def test_columns_that_are_not_used_are_named(model: str) -> None:
+    path = rows_file("more.jsonl", [row | {"level": 1, "a": "x"} for row in sums()])
+    shown = call("first", "--model", model, "--data", path, "--gpus", "none").stdout
+    assert "columns question and answer; not used: level, a; rubric math" in shown
