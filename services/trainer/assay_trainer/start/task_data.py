@@ -20,8 +20,8 @@ from assay_trainer.start.row_values import checked_row, checked_task
 from assay_trainer.start.rubric_kinds import KINDS, TaskKind, kind_of
 from assay_trainer.table_source import HubFiles, RowMap, check_repository_name
 
-#: A tenth of the prompts is held out, and 200 at most; a file needs 8 rows to train on.
-_HELD_OUT_SHARE, _MOST_HELD_OUT, _FEWEST_ROWS = 10, 200, 8
+#: A tenth of the prompts is held out, and 200 at most.
+_HELD_OUT_SHARE, _MOST_HELD_OUT = 10, 200
 #: Tasks of a file in Assay's own form that are checked.
 _MOST_TASKS = 100_000
 
@@ -143,13 +143,23 @@ def _split(path: Path, columns: TaskColumns) -> dict[str, list[str]]:
     chosen = set(sorted(lines)[:num_held_out])
     train = [line for digest, some in lines.items() if digest not in chosen for line in some]
     held_out = [line for digest, some in lines.items() if digest in chosen for line in some]
-    if len(train) < _FEWEST_ROWS or not held_out:
-        raise DatasetError(
-            f"{path} has {len(train) + len(held_out)} rows, too few to hold some out",
-            field="--held-out",
-            hint="name a second file to measure on",
-        )
+    if not held_out:
+        raise _too_few(path, columns, len(train), len(lines))
     return {"train.jsonl": train, "held_out.jsonl": held_out}
+
+
+def _too_few(path: Path, columns: TaskColumns, num_rows: int, num_prompts: int) -> DatasetError:
+    if num_rows < _HELD_OUT_SHARE:
+        told, hint = f"{num_rows} rows", ""
+    else:
+        number = "all are equal" if num_prompts == 1 else f"{num_prompts} are different"
+        told = f"{num_rows} rows, but of the prompts in {columns.prompt}, {number}"
+        hint = ", or another column by --prompt-column"
+    return DatasetError(
+        f"{path} has {told}: {_HELD_OUT_SHARE} different prompts are needed to hold a tenth out",
+        field="--held-out",
+        hint=f"name a second file to measure on{hint}",
+    )
 
 
 def _filled_rows(path: Path, columns: TaskColumns) -> Iterator[dict[str, Any]]:

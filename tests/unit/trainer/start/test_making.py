@@ -325,3 +325,19 @@ def test_columns_that_are_not_used_are_named(model: str) -> None:
     path = rows_file("more.jsonl", [row | {"level": 1, "a": "x"} for row in sums()])
     shown = call("first", "--model", model, "--data", path, "--gpus", "none").stdout
     assert "columns question and answer; not used: level, a; rubric math" in shown
+
+
+@pytest.mark.parametrize(
+    ("number", "different", "words"),
+    [
+        (30, 1, "has 30 rows, but of the prompts in question, all are equal: 10 different"),
+        (30, 9, "has 30 rows, but of the prompts in question, 9 are different"),
+        (9, 9, "has 9 rows: 10 different prompts are needed"),
+    ],
+)
+def test_too_few_prompts_to_hold_some_out_are_counted(
+    tmp_path: Path, model: str, number: int, different: int, words: str
+) -> None:
+    rows = [row | {"question": f"q{n % different}"} for n, row in enumerate(sums(number))]
+    with pytest.raises(DatasetError, match=words):
+        call("f", "--model", model, "--data", rows_file("same.jsonl", rows), "--gpus", "none")
