@@ -14,7 +14,7 @@ import pyarrow.parquet
 
 from assay_shared.errors import DatasetError
 from assay_shared.runs.json_lines import read_json_lines
-from assay_trainer.data.tables import JSON_LINES, TABLES
+from assay_trainer.data.tables import JSON_LINES, TABLES, value_of
 
 #: Usual names, the likeliest first.
 _PROMPTS = ("prompt", "question", "problem", "instruction", "query", "input")
@@ -129,10 +129,19 @@ def find_columns(
     asks = _column(there, prompt, _PROMPTS, "prompt", where)
     left = [one for one in there if one != asks]
     answers = _column(left, answer, _ANSWERS, "answer", where)
-    found = tuple(str(row.get(answers) or "") for row in rows)
+    found = tuple(_shown_answer(row, answers) for row in rows)
     used = {part for one in (asks, answers) for part in (one, one.partition(".")[0])}
     unused = tuple(str(one) for one in there if one not in used)
     return TaskColumns(asks, answers, tuple(one for one in found if one), unused)
+
+
+def _shown_answer(row: Mapping[str, Any], column: str) -> str:
+    """Return an answer as text; an empty one if there is none in this row."""
+    try:
+        value = value_of(row, column)
+    except DatasetError:
+        return ""
+    return "" if value is None else str(value)
 
 
 def _listed(columns: Sequence[object]) -> str:
@@ -145,7 +154,7 @@ def _column(
 ) -> str:
     listed = _listed(there)
     if named is not None:
-        if named.partition(".")[0] not in there:
+        if named not in there and named.partition(".")[0] not in there:
             message = f"{where} has no column {named!r:.100}. There are: {listed}"
             raise DatasetError(message, field=f"--{what}-column")
         return named

@@ -13,12 +13,12 @@ from assay_shared.errors import DatasetError, NotFound, Unreachable
 from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.types import Role
 from assay_trainer.data.hub_files import split_files
-from assay_trainer.data.tables import JSON_LINES, read_rows
+from assay_trainer.data.tables import JSON_LINES, read_rows, value_of
 from assay_trainer.hub import download, resolve
 from assay_trainer.start.columns import TaskColumns, find_columns, first_rows, is_task, row_text
 from assay_trainer.start.row_values import checked_row, checked_task
 from assay_trainer.start.rubric_kinds import KINDS, TaskKind, kind_of
-from assay_trainer.table_source import HubFiles, RowMap, check_repository_name
+from assay_trainer.table_source import Extractor, HubFiles, RowMap, check_repository_name, in_braces
 
 #: A tenth of the prompts is held out, and 200 at most.
 _HELD_OUT_SHARE, _MOST_HELD_OUT = 10, 200
@@ -136,7 +136,7 @@ def _split(path: Path, columns: TaskColumns) -> dict[str, list[str]]:
     """Return the lines to train on and those held out; equal prompts are on one side."""
     lines: dict[bytes, list[str]] = {}
     for row in _filled_rows(path, columns):
-        shown = " ".join(str(row[columns.prompt]).lower().split())
+        shown = " ".join(str(value_of(row, columns.prompt)).lower().split())
         digest = hashlib.sha256(shown.encode(errors="replace")).digest()
         lines.setdefault(digest, []).append(row_text(row))
     num_held_out = min(len(lines) // _HELD_OUT_SHARE, _MOST_HELD_OUT)
@@ -169,7 +169,8 @@ def _filled_rows(path: Path, columns: TaskColumns) -> Iterator[dict[str, Any]]:
         DatasetError: a prompt or an answer cannot be used; names file, row and column.
     """
 
-    wanted = RowMap(prompt=f"{{{columns.prompt}}}", rubric="r", gold=f"{{{columns.answer}}}")
+    prompt, answer = in_braces(columns.prompt), in_braces(columns.answer)
+    wanted = RowMap(prompt=prompt, rubric="r", gold=answer)
     yield from read_rows(path, wanted, lambda row: checked_row(row, columns))
 
 
@@ -238,13 +239,14 @@ def _kind(rubric: str | None, columns: TaskColumns) -> TaskKind:
 
 def row_map(columns: TaskColumns, kind: TaskKind) -> dict[str, str]:
     """Return the map from columns to a task: prompt, gold, reference and rubric."""
-    ask = f"{{{columns.prompt}}}" + (f"\n\n{kind.ask}" if kind.ask else "")
+    ask = in_braces(columns.prompt) + (f"\n\n{kind.ask}" if kind.ask else "")
     column = columns.answer
-    gold, reference = kind.gold.replace("{answer}", f"{{{column}}}"), f"{{{column}}}"
+    gold, reference = kind.gold.replace("{answer}", in_braces(column)), in_braces(column)
     if columns.has_hashes:
-        gold, reference = f"{{{column}:no_calculator}}", f"{{{column}:after_hashes}}"
+        gold = in_braces(column, Extractor.NO_CALCULATOR)
+        reference = in_braces(column, Extractor.AFTER_HASHES)
     elif columns.has_boxes:
-        gold, reference = f"{{{column}}}", f"{{{column}:boxed}}"
+        gold, reference = in_braces(column), in_braces(column, Extractor.BOXED)
     return {"prompt": ask, "gold": gold, "reference": reference, "rubric": kind.rubric}
 
 

@@ -341,3 +341,42 @@ def test_too_few_prompts_to_hold_some_out_are_counted(
     rows = [row | {"question": f"q{n % different}"} for n, row in enumerate(sums(number))]
     with pytest.raises(DatasetError, match=words):
         call("f", "--model", model, "--data", rows_file("same.jsonl", rows), "--gpus", "none")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("my question {x}", "the.answer:v"),
+        ('say "so"', "a\\b"),
+        ("ask!", "right[0]"),
+        ("{{", "}}"),
+        ("question, please", "réponse:boxed"),
+    ],
+)
+@pytest.mark.parametrize("is_json", [False, True])
+def test_any_name_of_a_column_trains(
+    tmp_path: Path, model: str, prompt: str, answer: str, is_json: bool
+) -> None:
+    path = table(tmp_path / "odd.csv", (prompt, answer))
+    if is_json:
+        with Path(path).open(newline="") as file:
+            path = rows_file("odd.jsonl", list(csv.DictReader(file)))
+    named = ("--prompt-column", prompt, "--answer-column", answer)
+    call("odd", "--model", model, "--data", path, "--gpus", "none", *named)
+    config = load_config(RunConfig, tmp_path / "odd" / "run.yaml")
+    tasks = open_dataset(config.data.train, DatasetPurpose.TRAIN, None).tasks
+    assert len(tasks) == 108
+    assert tasks[0].prompt.startswith("What is ")
+    assert tasks[0].gold == f"#### {tasks[0].reference}"
+
+
+def test_a_part_of_a_column_is_named_by_dots(tmp_path: Path, model: str) -> None:
+    rows = [{"question": row["question"], "reward": {"gold": row["answer"]}} for row in sums()]
+    path = rows_file("parts.jsonl", rows)
+    named = ("--answer-column", "reward.gold")
+    shown = call("p", "--model", model, "--data", path, "--gpus", "none", *named).stdout
+    assert "columns question and reward.gold; rubric math" in shown
+    rows[4]["reward"] = {}
+    rows_file("parts.jsonl", rows)
+    with pytest.raises(DatasetError, match=r"parts\.jsonl:5"):
+        call("q", "--model", model, "--data", path, "--gpus", "none", *named)
