@@ -77,6 +77,15 @@ def test_a_wrong_name_or_filter_is_refused(run: RunFolder) -> None:
     with pytest.raises(InvalidInput) as refused:
         call("samples", "a", "--step", "first")
     assert refused.value.field == "step"
+    for name, value, right in (
+        ("step", "9-3", "7, 3-9"),
+        ("outcome", "nope", "accepted, wrong_answer"),
+        ("reason", "foo", "no_signal"),
+        ("text", "\udcff", "is not UTF-8"),
+    ):
+        with pytest.raises(InvalidInput, match=right) as refused:
+            call("samples", "a", f"--{name}", value)
+        assert refused.value.field == name
     with pytest.raises(InvalidInput, match="at most 10000 samples"):
         call("samples", "a", "--limit", "10001")
 

@@ -13,6 +13,7 @@ from assay_shared.errors import AssayError
 from assay_shared.service.auth import needs
 from assay_shared.service.browsers import content_policy
 from assay_shared.settings.api_keys import Scope
+from assay_trainer.browser.api.page_route import page_route
 from assay_trainer.browser.facts.differing import check_number_of_runs
 from assay_trainer.browser.pages.joint_curves import CurveAxis
 from assay_trainer.browser.pages.service_pages import ServicePages
@@ -90,7 +91,11 @@ class PageRoutes:
         try:
             return self._answer(await self._make(make))
         except AssayError as error:
-            return self._answer(self._pages.error(str(error)), error.http_status)
+            return self.refuse(error)
+
+    def refuse(self, error: AssayError) -> Response:
+        """Return the page of an error."""
+        return self._answer(self._pages.error(str(error)), error.http_status)
 
     def _answer(self, html: str, status: int = 200) -> HTMLResponse:
         return HTMLResponse(html, status_code=status, headers=self._headers)
@@ -202,7 +207,12 @@ def add_pages(app: FastAPI, runs: RunListing, indexes: Path) -> PageRoutes:
         ("/runs/{name}/evaluations/task", pages.turned),
         ("/compare", pages.compare),
     ):
-        app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False, openapi_extra=_READ)(
-            page
+        app.router.add_api_route(
+            path,
+            page,
+            methods=["GET", "HEAD"],
+            include_in_schema=False,
+            openapi_extra=_READ,
+            route_class_override=page_route(pages.refuse),
         )
     return pages
