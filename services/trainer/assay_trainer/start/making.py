@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,8 @@ class NewRun:
     commands: list[str]
 
 
-def make(options: InitOptions) -> NewRun:
-    """Write a run file and .env, or .env alone.
+def make(options: InitOptions, tell: Callable[[str], None] = lambda _: None) -> NewRun:
+    """Write a run file and .env, or .env alone; `tell` gets each part that may take long.
 
     Raises:
         AssayError: an option, the folder or the GPUs cannot be used; nothing is written then.
@@ -64,8 +64,11 @@ def make(options: InitOptions) -> NewRun:
     told = [f"GPUs: {options.cards.told}"]
     if options.model is None or options.data is None:
         return _environment_alone(options, told)
+    tell(f"read the sizes of {options.model}")
     model = size_model(options.model)
+    tell(f"check the rows of {options.data.data}")
     data = task_data(options.data, options.folder)
+    tell("plan memory and GPUs")
     most = answer_tokens(model, data)
     layout = plan_layout(model, options.cards, most, options.lora, one_trainer=options.compose)
     told += [
