@@ -14,7 +14,7 @@ import pyarrow.parquet
 
 from assay_shared.errors import DatasetError
 from assay_shared.runs.json_lines import read_json_lines
-from assay_trainer.data.tables import JSON_LINES, TABLES, value_of
+from assay_trainer.data.tables import JSON_LINES, SAVE_AS_UTF8, TABLES, value_of
 
 #: Usual names, the likeliest first.
 _PROMPTS = ("prompt", "question", "problem", "instruction", "query", "input")
@@ -37,6 +37,7 @@ _CHOICES = {"choices", "options", "endings", "candidates"}
 _CHOICE = re.compile(r"(?:(?:option|choice|ending)[ _]?)?[a-d0-4]", re.IGNORECASE)
 _SEEN_ROWS = 64
 _MOST_SHOWN = 40
+_SEPARATORS = (";", "\t", "|")
 _NUMBER = re.compile(r"[-+]?[$€£]?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?")
 
 
@@ -91,12 +92,27 @@ def first_rows(path: Path, number: int = _SEEN_ROWS) -> list[dict[str, Any]]:
         raise DatasetError(f"{path} does not end with {', '.join(TABLES)}", field="--data")
     try:
         rows = list(itertools.islice(_rows(path), number))
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError:
+        raise _not_utf8(path) from None
+    except (pyarrow.ArrowException, OSError, csv.Error) as error:
         reason = " ".join(str(error).split())[:300]
         raise DatasetError(f"{path} cannot be read: {reason}", field="--data") from None
     if not rows:
         raise DatasetError(f"{path} has no row", field="--data")
     return rows
+
+
+def _not_utf8(path: Path) -> DatasetError:
+    """Return the error of a text file, with its first line that is not UTF-8."""
+    place, told = "", "a line"
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                place, told = f":{number}", f"byte 0x{line[error.start]:02x}"
+                break
+    return DatasetError(f"{path}{place} is not UTF-8: {told}", field="--data", hint=SAVE_AS_UTF8)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -126,6 +142,7 @@ def find_columns(
         DatasetError: there is no such column; lists those that there are.
     """
     there = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    _check_separator(there, where)
     asks = _column(there, prompt, _PROMPTS, "prompt", where)
     left = [one for one in there if one != asks]
     answers = _column(left, answer, _ANSWERS, "answer", where)
@@ -133,6 +150,16 @@ def find_columns(
     used = {part for one in (asks, answers) for part in (one, one.partition(".")[0])}
     unused = tuple(str(one) for one in there if one not in used)
     return TaskColumns(asks, answers, tuple(one for one in found if one), unused)
+
+
+def _check_separator(there: Sequence[str], where: str) -> None:
+    separator = next((one for one in _SEPARATORS if len(there) == 1 and one in there[0]), None)
+    if separator is not None:
+        raise DatasetError(
+            f"{where} has one column, {_listed(there)}: it seems to be separated by {separator!r}",
+            field="--data",
+            hint="save it with commas, or as JSON lines",
+        )
 
 
 def _shown_answer(row: Mapping[str, Any], column: str) -> str:

@@ -380,3 +380,55 @@ def test_a_part_of_a_column_is_named_by_dots(tmp_path: Path, model: str) -> None
     rows_file("parts.jsonl", rows)
     with pytest.raises(DatasetError, match=r"parts\.jsonl:5"):
         call("q", "--model", model, "--data", path, "--gpus", "none", *named)
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_another_separator_is_named(tmp_path: Path, model: str, separator: str) -> None:
+    path = tmp_path / "semi.csv"
+    path.write_text("".join(f"question{separator}answer\n" for _ in range(30)))
+    for named in ((), ("--prompt-column", "question")):
+        with pytest.raises(DatasetError, match="seems to be separated by") as refused:
+            call("f", "--model", model, "--data", str(path), "--gpus", "none", *named)
+        assert repr(separator) in str(refused.value)
+
+
+@pytest.mark.parametrize("row", [5, 2000])
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_file_that_is_not_utf_8_names_line_and_remedy(
+    tmp_path: Path, model: str, row: int, ending: str
+) -> None:
+    path = tmp_path / f"latin.{ending}"
+    lines = [f"q{n},{n}" for n in range(3000)]
+    if ending == "jsonl":
+        lines = [f'{{"question": "q{n}", "answer": "{n}"}}' for n in range(3000)]
+    lines[row] = (
+        lines[row].replace("q", "ö", 1)
+        if ending == "csv"
+        else lines[row].replace("q5", "ö5").replace("q2", "ö2")
+    )
+    head = ["question,answer"] * (ending == "csv")
+    path.write_bytes("\n".join([*head, *lines]).encode("latin1"))
+    with pytest.raises(DatasetError) as refused:
+        call("f", "--model", model, "--data", str(path), "--gpus", "none")
+    told = str(refused.value)
+    assert "UTF-8" in told or "UTF8" in told
+    assert "iconv -f latin1 -t utf-8" in told
+    if row == 5 or ending == "jsonl":
+        assert f"{path}:{row + 1 + len(head)}" in told
+
+
+def test_each_part_that_may_take_long_is_told_before_it(model: str, data: str) -> None:
+    result = call("f", "--model", model, "--data", data, "--gpus", "none")
+    assert result.stderr.splitlines()[:4] == [
+        "init: load libraries, and look for GPUs ...",
+        f"init: read the sizes of {model} ...",
+        f"init: check the rows of {data} ...",
+        "init: plan memory and GPUs ...",
+    ]
+
+
+def test_a_column_with_a_sign_of_separators_next_to_another_is_one(
+    tmp_path: Path, model: str
+) -> None:
+    path = table(tmp_path / "bar.csv", ("question", "a|b"))
+    call("f", "--model", model, "--data", path, "--gpus", "none", "--answer-column", "a|b")
