@@ -315,11 +315,11 @@ async def test_a_query_that_can_match_nothing_is_refused_with_what_is_right(
     ("path", "words"),
     [
         ("/compare?run=a&run=a&over=foo", "over: Input should be"),
-        ("/compare?run=a&rum=a", "rum: is no parameter of this page (there are over, run)"),
+        ("/compare?run=a&rum=a", "rum: is not a parameter of this page (there are over, run)"),
         ("/runs/a/sample?place=0", "group: Field required"),
         ("/runs/a/sample?group=x&place=y", "place: Input should be a valid integer"),
         ("/runs/a/evaluations/task", "task: Field required"),
-        ("/runs/a?x=1", "x: is no parameter of this page (it takes none)"),
+        ("/runs/a?x=1", "x: is not a parameter of this page (it takes none)"),
         ("/?page=-1", "page: Input should be greater than or equal to 0"),
         ("/?q=" + "x" * 2000, "q: String should have at most"),
     ],

@@ -117,7 +117,7 @@ def find_run(named: str, runs: Path) -> RunFolder:
             return RunFolder(path)
         if any((path / name).is_file() for name in _RUN_FILES) or _is_empty(path):
             raise NotFound(
-                f"{path} is no run that can be read: it has no config.json",
+                f"{path} cannot be read as a run: it has no config.json",
                 hint="the run was not made completely; restore the file, or remove the folder",
             )
     raise NotFound(

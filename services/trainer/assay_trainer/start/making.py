@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -270,9 +271,17 @@ def _commands(options: InitOptions, model: SizedModel, layout: GpuLayout) -> Ite
     variables = f"set -a; . {folder.resolve() / ENV_FILE}; set +a"
     gpus = ",".join(map(str, layout.trainer_gpus))
     chosen = f" --gpus {gpus}" if gpus else ""
-    yield f"{variables}; assay up"
-    yield f"{variables}; assay train {folder / RUN_FILE}{chosen} --plan   # in another shell"
-    yield f"{variables}; assay train {folder / RUN_FILE}{chosen}"
+    assay = _program()
+    yield f"{variables}; {assay} up"
+    yield f"{variables}; {assay} train {folder / RUN_FILE}{chosen} --plan   # in another shell"
+    yield f"{variables}; {assay} train {folder / RUN_FILE}{chosen}"
+
+
+def _program() -> str:
+    """Return `assay` as a shell finds it: by its name, or by the path of this environment."""
+    own = Path(sys.executable).with_name("assay")
+    is_found = shutil.which("assay") is not None or not own.exists()
+    return "assay" if is_found else str(own)
 
 
 def _compose_up(options: InitOptions) -> str:

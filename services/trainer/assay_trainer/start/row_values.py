@@ -62,6 +62,6 @@ def _check_pairs(text: str, column: str) -> None:
     except UnicodeEncodeError as error:
         shown = f"\\u{ord(text[error.start]):04x}"
         raise DatasetError(
-            f"has half of a surrogate pair, {shown}, which is no character; remove it",
+            f"has half of a surrogate pair, {shown}; remove it",
             field=column.encode(errors="backslashreplace").decode(),
         ) from None

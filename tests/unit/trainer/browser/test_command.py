@@ -163,7 +163,7 @@ def test_a_folder_that_is_half_a_run_is_named_as_one(
     if name is not None:
         (tmp_path / "half" / name).write_text("{")
     for command in (("why", "half"), ("diagnose", "half"), ("export", "half", "x.csv")):
-        with pytest.raises(NotFound, match=r"half is no run that can be read: .* no config\.json"):
+        with pytest.raises(NotFound, match=r"half cannot be read as a run: .* no config\.json"):
             call(*command)
 
 

@@ -432,3 +432,16 @@ def test_a_column_with_a_sign_of_separators_next_to_another_is_one(
 ) -> None:
     path = table(tmp_path / "bar.csv", ("question", "a|b"))
     call("f", "--model", model, "--data", path, "--gpus", "none", "--answer-column", "a|b")
+
+
+def test_the_next_commands_work_where_assay_is_not_on_the_path(
+    tmp_path: Path, model: str, data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "assay").touch(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
+    command = ("--model", model, "--data", data, "--gpus", "none")
+    monkeypatch.setenv("PATH", "/none")
+    assert f"{tmp_path}/bin/assay up" in call("f", *command).stdout
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert "; assay up" in call("g", *command).stdout

@@ -45,4 +45,4 @@ def _parameters(wanted: Dependant) -> Iterator[str]:
 
 def _unknown(name: str, known: list[str]) -> InvalidInput:
     hint = f"there are {', '.join(known)}" if known else "it takes none"
-    return InvalidInput("is no parameter of this page", field=f"{name:.80}", hint=hint)
+    return InvalidInput("is not a parameter of this page", field=f"{name:.80}", hint=hint)
