@@ -14,6 +14,8 @@ import typer.core
 import typer.main
 
 GROUP = "assay.commands"
+#: Names that people try first, and the commands that they look for.
+_MEANT = {"runs": "trainer list", "list": "trainer list", "ls": "trainer list"}
 
 
 class CommandGroup(typer.core.TyperGroup):
@@ -27,6 +29,11 @@ class CommandGroup(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         entry = next((e for e in _installed() if e.name == cmd_name), None)
         return _load(entry) if entry else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in _MEANT:
+            ctx.fail(f"No such command {args[0]!r}: `assay {_MEANT[args[0]]}` is meant.")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

@@ -290,6 +290,58 @@ async def test_a_filter_that_cannot_be_used_is_explained_on_the_page(
     assert "0 samples" in found.text
 
 
+@pytest.mark.parametrize(
+    ("query", "field", "right"),
+    [
+        ("step=9-3", "step", "a range from the smaller one: 7, 3-9"),
+        ("step=-1", "step", "7, 3-9"),
+        ("outcome=nope", "outcome", "accepted, wrong_answer"),
+        ("outcome=failed:", "outcome", "failed: with policy, caller"),
+        ("outcome=accepted:judge", "outcome", "accepted, wrong_answer"),
+        ("reason=foo", "reason", "too_old, unknown_version"),
+        ("kept=foo", "kept", "trained, discarded, superseded"),
+        ("text=%00", "text", "leave it out"),
+        ("task=a%00b", "task", "leave it out"),
+        ("after=zzz", "after", "begin without it"),
+        ("after=1.2.3", "after", "begin without it"),
+        ("unknown=1", "unknown", "there are after, component, kept"),
+        ("page=-1", "page", "there are after, component, kept"),
+        ("text=" + "x" * 7000, "text", "at most 1000"),
+        ("text=" + "x" * 700, "text", "at most 400"),
+    ],
+)
+async def test_a_query_that_can_match_nothing_is_refused_with_what_is_right(
+    session: aiohttp.ClientSession, runs: Path, query: str, field: str, right: str
+) -> None:
+    fill(make_run(runs / "a"), 80)
+    shown = (await page(session, f"/runs/a/samples?{query}", 422)).text
+    assert f"{field}: " in shown
+    assert right in shown
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/compare?run=a&run=a&over=foo", "over: Input should be"),
+        ("/compare?run=a&rum=a", "rum: is not a parameter of this page (there are over, run)"),
+        ("/runs/a/sample?place=0", "group: Field required"),
+        ("/runs/a/sample?group=x&place=y", "place: Input should be a valid integer"),
+        ("/runs/a/evaluations/task", "task: Field required"),
+        ("/runs/a?x=1", "x: is not a parameter of this page (it takes none)"),
+        ("/?page=-1", "page: Input should be greater than or equal to 0"),
+        ("/?q=" + "x" * 2000, "q: String should have at most"),
+    ],
+)
+async def test_each_refusal_is_a_page(
+    session: aiohttp.ClientSession, runs: Path, path: str, words: str
+) -> None:
+    make_run(runs / "a")
+    found = await page(session, path, 422)
+    assert "This page cannot be shown" in found.text
+    assert words.lower() in found.text.replace("query.", "").lower()
+    assert "/" in set(found.links())
+
+
 def times(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +82,32 @@ def test_the_answer_under_the_kill_failed_first_and_has_its_reward_now(trial: Tr
 def test_a_failure_that_stays_is_left_out(trial: Trial) -> None:
     group = next(one for one in trial[1]["groups"] if one["name"] == "A hash table question")
     assert [one["advantage"] for one in group["answers"]] == [0.0] * 7 + [None]
+
+
+def test_an_interrupted_trial_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "assay_shared.cli", "try", "--output", "page.html"]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for _ in range(600):
+            if list(tmp_path.glob("assay-try-*/*")):
+                break
+            time.sleep(0.1)
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "stopped: no service is left, and nothing was written"
+    assert list(tmp_path.iterdir()) == []
+    assert not [one for one in psutil.process_iter() if works_in(one, tmp_path)]
 
 
 def test_the_command_imports_no_torch_and_no_trainer() -> None:

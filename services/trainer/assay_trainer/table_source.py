@@ -37,6 +37,11 @@ RepositoryName = Annotated[str, AfterValidator(check_repository_name)]
 REVISION = r"^[\w./-]+$"
 
 
+#: A column in quotes, or a doubled brace, which begins no column.
+_QUOTED = re.compile(r'\{\{|\}\}|\{"(?P<column>(?:[^"\\]|\\.)+)"(?::(?P<extractor>\w*))?\}')
+_PLAIN = re.compile(r"[^{}:!\"\[\]\\]+")
+
+
 class Extractor(StrEnum):
     """The part of a column's value that a template takes, as in `{answer:after_hashes}`."""
 
@@ -53,12 +58,36 @@ def template_parts(template: str) -> Iterator[tuple[str, str | None, Extractor |
     Raises:
         ValueError: a brace is not closed, a column has no name, or there is no such extractor.
     """
+    at = 0
+    for found in _QUOTED.finditer(template):
+        if found["column"] is None:
+            continue
+        yield from _plain_parts(template[at : found.start()])
+        column = re.sub(r"\\(.)", r"\1", found["column"])
+        yield "", column, _extractor(found["extractor"])
+        at = found.end()
+    yield from _plain_parts(template[at:])
+
+
+def _plain_parts(template: str) -> Iterator[tuple[str, str | None, Extractor | None]]:
     for literal, column, extractor, conversion in string.Formatter().parse(template):
         if column == "" or conversion:
             raise ValueError("braces hold a column's name, as in {question}; {{ and }} are braces")
-        if extractor and extractor not in set(Extractor):
-            raise ValueError(f"there is no extractor {extractor}; there are {', '.join(Extractor)}")
-        yield literal, column, Extractor(extractor) if extractor else None
+        yield literal, column, _extractor(extractor)
+
+
+def _extractor(name: str | None) -> Extractor | None:
+    if name and name not in set(Extractor):
+        raise ValueError(f"there is no extractor {name}; there are {', '.join(Extractor)}")
+    return Extractor(name) if name else None
+
+
+def in_braces(column: str, extractor: Extractor | None = None) -> str:
+    """Return a column as a template names it: in quotes if its name has signs of templates."""
+    name = column
+    if not _PLAIN.fullmatch(column):
+        name = '"' + re.sub(r'(["\\])', r"\\\1", column) + '"'
+    return "{" + name + (f":{extractor}" if extractor else "") + "}"
 
 
 def columns_of(template: str) -> list[str]:

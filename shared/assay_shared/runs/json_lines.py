@@ -61,7 +61,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DatasetError(f"there is no file {path}") from None
     except UnicodeDecodeError as error:
         reason = f"{error.reason} (byte {error.start})"
-        raise DatasetError(f"{path}:{number}: not UTF-8: {reason}") from None
+        raise DatasetError(
+            f"{path}:{number}: not UTF-8: {reason}",
+            hint="save the file as UTF-8, for example with iconv -f latin1 -t utf-8",
+        ) from None
     except (OSError, EOFError, zlib.error) as error:
         shown = getattr(error, "strerror", None) or str(error)
         raise DatasetError(f"{path} cannot be read after line {number}: {shown}") from None

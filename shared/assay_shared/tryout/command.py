@@ -1,5 +1,6 @@
 """The command `assay try`."""
 
+import sys
 from pathlib import Path
 
 import typer
@@ -32,7 +33,12 @@ def try_out(
     if not output.absolute().parent.is_dir():
         raise ConfigError(f"there is no folder {output.absolute().parent}", field="--output")
     groups = read_groups(answers or FOLDER)
-    trial = run_trial(groups, Console(stderr=as_json))
+    try:
+        trial = run_trial(groups, Console(stderr=as_json))
+    except KeyboardInterrupt:
+        # The services have ended when the trial returns or raises.
+        print("stopped: no service is left, and nothing was written", file=sys.stderr)
+        raise typer.Exit(130) from None
     output.write_text(trial_page(trial), encoding="utf-8")
     if as_json:
         print(verdict_json(trial.groups))

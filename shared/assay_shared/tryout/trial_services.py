@@ -48,9 +48,22 @@ def trial_services(
 ) -> Iterator[TrialServices]:
     """Run the services within the block, at free ports, in a new folder.
 
-    The folder is removed at the end; after an error it stays, for its logs.
+    The folder is removed at the end and after Ctrl-C; after an error it stays, for its logs.
     """
     home = Path(tempfile.mkdtemp(prefix="assay-try-"))
+    try:
+        with _running(home, groups, on_ready) as services:
+            yield services
+    except KeyboardInterrupt:  # no fault, so nobody reads the logs
+        shutil.rmtree(home, ignore_errors=True)
+        raise
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def _running(
+    home: Path, groups: Sequence[TrialGroup], on_ready: Callable[[str, str], None]
+) -> Iterator[TrialServices]:
     access = Access.of(home)
     with JudgingModel(groups) as model:
         settings = access.variables | {
@@ -61,7 +74,6 @@ def trial_services(
             home, num_workers=0, services=SERVICES, settings=settings, on_ready=on_ready
         ) as mesh:
             yield TrialServices(mesh, model, access.token)
-    shutil.rmtree(home, ignore_errors=True)
 
 
 def _judge_config(home: Path, model: JudgingModel) -> Path:

@@ -93,3 +93,10 @@ def test_a_missing_broker_is_one_line(tmp_path: Path) -> None:
     shown = assay("score", "--dataset", str(tmp_path / "none.jsonl"))
     assert shown.returncode == 2
     assert "there is no file" in one_line_error(shown)
+
+
+@pytest.mark.parametrize("name", ["runs", "list", "ls"])
+def test_a_name_that_people_try_first_names_the_command(name: str) -> None:
+    shown = assay(name)
+    assert shown.returncode == 2
+    assert f"No such command '{name}': `assay trainer list` is meant." in shown.stderr

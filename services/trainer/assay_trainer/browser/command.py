@@ -74,15 +74,13 @@ def samples(
     """Show stored samples of a run, with rewards, failures and reasons."""
     from rich.console import Console
 
-    from assay_shared.text.markdown import visible
     from assay_trainer.browser.samples.detail import sample_json
     from assay_trainer.browser.texts.sample_text import sample_lines, samples_table
 
     opened = _opened(run)
     found = opened.samples(given, limit)
     number = opened.index.count(given)
-    for problem in opened.index.problems():
-        print(visible(problem.told), file=sys.stderr)
+    _tell_problems(opened)
     if as_json:
         _print_json({"matching": number, "samples": [sample_json(one) for one in found]})
         return
@@ -128,7 +126,9 @@ def why(run: str = _RUN, as_json: bool = _JSON) -> None:
     from assay_trainer.browser.waits.why import why as waits_of
 
     now = time.time()
-    found = waits_of(_opened(run), read_settings(ServiceSettings), now)
+    opened = _opened(run)
+    found = waits_of(opened, read_settings(ServiceSettings), now)
+    _tell_problems(opened)
     if as_json:
         _print_json([asdict(one) for one in found])
         return
@@ -143,7 +143,9 @@ def diagnose(run: str = _RUN, as_json: bool = _JSON) -> None:
     from assay_shared.text.markdown import visible
     from assay_trainer.browser.diagnosis.diagnose import RULES
 
-    summary = _opened(run).summary()
+    opened = _opened(run)
+    summary = opened.summary()
+    _tell_problems(opened)
     if as_json:
         _print_json({"findings": [asdict(one) for one in summary.findings]})
         return
@@ -153,9 +155,33 @@ def diagnose(run: str = _RUN, as_json: bool = _JSON) -> None:
     for note in summary.notes:
         print(visible(f"note: {note}"))
     if not summary.findings:
-        number = len(summary.parts) and max(one.step for one in summary.parts)
-        told = f"{number} steps of GRPO" if number else "no step of GRPO is recorded"
-        print(f"nothing: {len(RULES)} rules find no fault ({told})")
+        print(_without_findings(opened, len(RULES)))
+
+
+def _without_findings(opened: "OpenedRun", num_rules: int) -> str:
+    """Return what a run without a finding tells, by the steps that are recorded."""
+    seen, config = opened.events, opened.config
+    recorded = len(seen.steps)
+    others = len(seen.sft) + len(seen.dpo)
+    if not recorded and not others:
+        return "nothing can be said: no step is recorded"
+    told = f"{recorded} steps of GRPO" if recorded else f"{others} steps, none of GRPO"
+    if config is not None and config.grpo is not None and not seen.ended_early:
+        last, wanted = max(seen.steps, default=0), config.grpo.steps
+        if last < wanted or recorded + seen.num_dropped_steps < last:
+            return (
+                f"little can be said: {recorded} of {wanted} steps of GRPO are recorded; "
+                f"{num_rules} rules find no fault in them"
+            )
+    return f"nothing: {num_rules} rules find no fault ({told})"
+
+
+def _tell_problems(opened: "OpenedRun") -> None:
+    """Name the damaged lines, which no number counts."""
+    from assay_shared.text.markdown import visible
+
+    for problem in opened.index.problems():
+        print(visible(problem.told), file=sys.stderr)
 
 
 @takes_filters

@@ -21,6 +21,8 @@ from assay_trainer.config import RunConfig
 from assay_trainer.endings import lost_message
 
 _MOST_SAMPLES = 10_000
+#: Files that only a run's folder has.
+_RUN_FILES = ("status.json", "events.jsonl", "rollouts.jsonl")
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,25 @@ class OpenedRun:
         return read_config(self.folder)[1]
 
     def status(self) -> RunStatus:
-        """Return the state; a running run without a process has failed."""
+        """Return the state; a running run without a process has failed.
+
+        Without status.json, the events that are read so far tell what is known.
+        """
+        status = self.folder.read_status_or_damage()
+        if status == RunStatus() and (self.events.steps or self.events.end):
+            return self._status_by_events()
         return status_of(self.folder)
+
+    def _status_by_events(self) -> RunStatus:
+        """Return the state of a run that has lost status.json."""
+        end, num_steps = self.events.end, len(self.events.steps)
+        step = max(self.events.steps, default=0)
+        if end is not None and end.report is not None:
+            return RunStatus(state="finished", step=step, message="status.json is missing")
+        told = f"status.json is missing; events.jsonl has {num_steps} steps of GRPO"
+        if end is not None and end.message:
+            told += f", and its last word is: {end.message}"
+        return RunStatus(state="unreadable", step=step, message=told)
 
     def summary(self, status: RunStatus | None = None) -> RunSummary:
         """Return the summary of what is read so far."""
@@ -109,7 +128,16 @@ def find_run(named: str, runs: Path) -> RunFolder:
     for path in (Path(named), runs / named):
         if (path / "config.json").is_file():
             return RunFolder(path)
+        if any((path / name).is_file() for name in _RUN_FILES) or _is_empty(path):
+            raise NotFound(
+                f"{path} cannot be read as a run: it has no config.json",
+                hint="the run was not made completely; restore the file, or remove the folder",
+            )
     raise NotFound(
         f"no run {named!r:.200}: neither a run's folder nor a name in {runs}",
         hint="`assay trainer list` shows the runs",
     )
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not any(folder.iterdir())

@@ -27,6 +27,7 @@ from assay_trainer.table_source import (
 Row = TypeVar("Row")
 JSON_LINES = (".jsonl", ".jsonl.gz")
 TABLES = (".parquet", ".csv", *JSON_LINES)
+SAVE_AS_UTF8 = "save it as UTF-8, for example with iconv -f latin1 -t utf-8"
 _BATCH_ROWS = 1024
 _BUFFER_BYTES = 2**20
 _CSV_BLOCK_BYTES = 2**22
@@ -135,7 +136,9 @@ def _read_columns(
         reason = " ".join(str(error).split())[:300]
         if "straddling" in reason:
             reason = f"a row has more than {_CSV_BLOCK_BYTES} bytes"
-        raise DatasetError(f"{path} cannot be read after row {number}: {reason}") from None
+        hint = SAVE_AS_UTF8 if "utf8" in reason.lower().replace("-", "") else None
+        message = f"{path} cannot be read after row {number}: {reason}"
+        raise DatasetError(message, hint=hint) from None
 
 
 def _parsed(row: object, parse: Callable[[object], Row], where: str) -> Row:

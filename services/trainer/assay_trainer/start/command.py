@@ -33,6 +33,7 @@ def init(
     force: bool = typer.Option(False, help="Replace run.yaml and .env."),
 ) -> None:
     """Write a run file and .env with tokens, sized for the GPUs found; print the plan."""
+    _tell("load libraries, and look for GPUs")
     from assay_shared.telemetry.logs import quiet_transformers
     from assay_trainer.start.cards import find_cards
     from assay_trainer.start.making import InitOptions
@@ -57,7 +58,7 @@ def _make(options: "InitOptions") -> None:
     from assay_trainer.pipeline.plan_view import show_plan
     from assay_trainer.start.making import make
 
-    made = make(options)
+    made = make(options, _tell)
     for line in made.told:
         print(line)
     if made.plan is not None:
@@ -67,6 +68,11 @@ def _make(options: "InitOptions") -> None:
     print("next:")
     for one in made.commands:
         print(f"  {one}")
+
+
+def _tell(part: str) -> None:
+    """Print what the command does now: under load, a part may take a minute."""
+    print(f"init: {part} ...", file=sys.stderr, flush=True)
 
 
 def _own_rubrics() -> Path | None:

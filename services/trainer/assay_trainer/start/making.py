@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,18 +54,22 @@ class NewRun:
     commands: list[str]
 
 
-def make(options: InitOptions) -> NewRun:
-    """Write a run file and .env, or .env alone.
+def make(options: InitOptions, tell: Callable[[str], None] = lambda _: None) -> NewRun:
+    """Write a run file and .env, or .env alone; `tell` gets each part that may take long.
 
     Raises:
         AssayError: an option, the folder or the GPUs cannot be used; nothing is written then.
     """
+    _check_encoding(options)
     check_folder_is_free(options)
     told = [f"GPUs: {options.cards.told}"]
     if options.model is None or options.data is None:
         return _environment_alone(options, told)
+    tell(f"read the sizes of {options.model}")
     model = size_model(options.model)
+    tell(f"check the rows of {options.data.data}")
     data = task_data(options.data, options.folder)
+    tell("plan memory and GPUs")
     most = answer_tokens(model, data)
     layout = plan_layout(model, options.cards, most, options.lora, one_trainer=options.compose)
     told += [
@@ -86,6 +91,21 @@ def make(options: InitOptions) -> NewRun:
         )
     files = _write(options, text, env_text(variables, options.cards.told), data, copies)
     return NewRun(files, plan, told, list(_commands(options, model, layout)))
+
+
+def _check_encoding(options: InitOptions) -> None:
+    """Check that names of files can stand in a run file, which is UTF-8."""
+    data = options.data
+    given = {"FOLDER": options.folder.absolute(), "--model": options.model}
+    if data is not None:
+        given |= {"--data": data.data, "--held-out": data.held_out, "--data-config": data.config}
+    for field, value in given.items():
+        try:
+            str(value).encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                f"{str(value)!a:.300} is not UTF-8, as a run file is; rename it", field=field
+            ) from None
 
 
 def check_folder_is_free(options: InitOptions) -> None:
@@ -251,9 +271,17 @@ def _commands(options: InitOptions, model: SizedModel, layout: GpuLayout) -> Ite
     variables = f"set -a; . {folder.resolve() / ENV_FILE}; set +a"
     gpus = ",".join(map(str, layout.trainer_gpus))
     chosen = f" --gpus {gpus}" if gpus else ""
-    yield f"{variables}; assay up"
-    yield f"{variables}; assay train {folder / RUN_FILE}{chosen} --plan   # in another shell"
-    yield f"{variables}; assay train {folder / RUN_FILE}{chosen}"
+    assay = _program()
+    yield f"{variables}; {assay} up"
+    yield f"{variables}; {assay} train {folder / RUN_FILE}{chosen} --plan   # in another shell"
+    yield f"{variables}; {assay} train {folder / RUN_FILE}{chosen}"
+
+
+def _program() -> str:
+    """Return `assay` as a shell finds it: by its name, or by the path of this environment."""
+    own = Path(sys.executable).with_name("assay")
+    is_found = shutil.which("assay") is not None or not own.exists()
+    return "assay" if is_found else str(own)
 
 
 def _compose_up(options: InitOptions) -> str:

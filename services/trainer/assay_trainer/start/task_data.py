@@ -1,6 +1,7 @@
 """The data of a new run: its two sources in the run file, from files or a dataset of a hub."""
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +10,20 @@ from typing import Any
 from huggingface_hub import constants
 
 from assay_shared.errors import DatasetError, NotFound, Unreachable
-from assay_shared.types import Role, Task
+from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.types import Role
 from assay_trainer.data.hub_files import split_files
-from assay_trainer.data.tables import JSON_LINES, read_rows
+from assay_trainer.data.tables import JSON_LINES, read_rows, value_of
 from assay_trainer.hub import download, resolve
 from assay_trainer.start.columns import TaskColumns, find_columns, first_rows, is_task, row_text
+from assay_trainer.start.row_values import checked_row, checked_task
 from assay_trainer.start.rubric_kinds import KINDS, TaskKind, kind_of
-from assay_trainer.table_source import HubFiles, RowMap, check_repository_name
+from assay_trainer.table_source import Extractor, HubFiles, RowMap, check_repository_name, in_braces
 
-#: A tenth of the prompts is held out, and 200 at most; a file needs 8 rows to train on.
-_HELD_OUT_SHARE, _MOST_HELD_OUT, _FEWEST_ROWS = 10, 200, 8
+#: A tenth of the prompts is held out, and 200 at most.
+_HELD_OUT_SHARE, _MOST_HELD_OUT = 10, 200
+#: Tasks of a file in Assay's own form that are checked.
+_MOST_TASKS = 100_000
 
 
 @dataclass(frozen=True)
@@ -77,12 +82,14 @@ def task_data(options: DataOptions, folder: Path) -> TaskData:
 
 def _own_tasks(path: Path, options: DataOptions) -> TaskData:
     """Return the sources of files of Assay's own tasks, with their own rubrics."""
-    seen = first_rows(path, 100_000)
-    roles = {str(row.get("role")) for row in seen}
-    own = {str(row.get("rubric")) for row in seen}
+    seen = list(itertools.islice(read_json_lines(path, checked_task), _MOST_TASKS))
+    roles = {one.role.value for one in seen}
+    own = {one.rubric for one in seen}
     rubric = options.rubric or ", ".join(sorted(own)[:5])
-    Task.model_validate(seen[0])
     held_out = options.held_out or path
+    if options.held_out is not None:
+        for _ in itertools.islice(read_json_lines(held_out, checked_task), _MOST_TASKS):
+            pass
     if options.held_out is None and roles <= {Role.TRAIN.value}:
         raise DatasetError(
             f"{path} has no task with the role test or validation to measure on",
@@ -121,7 +128,7 @@ def _table(path: Path, rows: list[dict[str, Any]], options: DataOptions, folder:
         {"kind": "table", "path": str(place.resolve()), "role": role, "map": mapped}
         for place, role in zip(places, ("train", "test"), strict=True)
     )
-    told = f"{told}; columns {columns.prompt} and {columns.answer}"
+    told = f"{told}; {columns.told}"
     return TaskData(train, held_out, kind.rubric, kind.max_tokens, told, files)
 
 
@@ -129,39 +136,42 @@ def _split(path: Path, columns: TaskColumns) -> dict[str, list[str]]:
     """Return the lines to train on and those held out; equal prompts are on one side."""
     lines: dict[bytes, list[str]] = {}
     for row in _filled_rows(path, columns):
-        shown = " ".join(str(row[columns.prompt]).lower().split())
+        shown = " ".join(str(value_of(row, columns.prompt)).lower().split())
         digest = hashlib.sha256(shown.encode(errors="replace")).digest()
         lines.setdefault(digest, []).append(row_text(row))
     num_held_out = min(len(lines) // _HELD_OUT_SHARE, _MOST_HELD_OUT)
     chosen = set(sorted(lines)[:num_held_out])
     train = [line for digest, some in lines.items() if digest not in chosen for line in some]
     held_out = [line for digest, some in lines.items() if digest in chosen for line in some]
-    if len(train) < _FEWEST_ROWS or not held_out:
-        raise DatasetError(
-            f"{path} has {len(train) + len(held_out)} rows, too few to hold some out",
-            field="--held-out",
-            hint="name a second file to measure on",
-        )
+    if not held_out:
+        raise _too_few(path, columns, len(train), len(lines))
     return {"train.jsonl": train, "held_out.jsonl": held_out}
+
+
+def _too_few(path: Path, columns: TaskColumns, num_rows: int, num_prompts: int) -> DatasetError:
+    if num_rows < _HELD_OUT_SHARE:
+        told, hint = f"{num_rows} rows", ""
+    else:
+        number = "all are equal" if num_prompts == 1 else f"{num_prompts} are different"
+        told = f"{num_rows} rows, but of the prompts in {columns.prompt}, {number}"
+        hint = ", or another column by --prompt-column"
+    return DatasetError(
+        f"{path} has {told}: {_HELD_OUT_SHARE} different prompts are needed to hold a tenth out",
+        field="--held-out",
+        hint=f"name a second file to measure on{hint}",
+    )
 
 
 def _filled_rows(path: Path, columns: TaskColumns) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file.
 
     Raises:
-        DatasetError: a row lacks a prompt or an answer; names file, row and column.
+        DatasetError: a prompt or an answer cannot be used; names file, row and column.
     """
 
-    def check(row: object) -> dict[str, Any]:
-        if not isinstance(row, dict):
-            raise DatasetError(f"a row must be an object, not {type(row).__name__}")
-        for column in (columns.prompt, columns.answer):
-            if not str("" if row.get(column) is None else row[column]).strip():
-                raise DatasetError("it is empty; leave the row out, or fill it", field=column)
-        return row
-
-    wanted = RowMap(prompt=f"{{{columns.prompt}}}", rubric="r", gold=f"{{{columns.answer}}}")
-    yield from read_rows(path, wanted, check)
+    prompt, answer = in_braces(columns.prompt), in_braces(columns.answer)
+    wanted = RowMap(prompt=prompt, rubric="r", gold=answer)
+    yield from read_rows(path, wanted, lambda row: checked_row(row, columns))
 
 
 def _hub(options: DataOptions) -> TaskData:
@@ -178,10 +188,8 @@ def _hub(options: DataOptions) -> TaskData:
         base | {"split": split, "role": role, "map": row_map(columns, kind)}
         for split, role in ((options.split, "train"), (options.held_out_split, "test"))
     )
-    told = (
-        f"{options.data}, split {options.split}, measured on {options.held_out_split}; columns "
-        f"{columns.prompt} and {columns.answer}"
-    )
+    splits = f"split {options.split}, measured on {options.held_out_split}"
+    told = f"{options.data}, {splits}; {columns.told}"
     return TaskData(train, held_out, kind.rubric, kind.max_tokens, told, {})
 
 
@@ -215,19 +223,30 @@ def _hub_columns(options: DataOptions) -> TaskColumns:
 def _kind(rubric: str | None, columns: TaskColumns) -> TaskKind:
     if rubric is not None:
         return kind_of(rubric)
+    if columns.choices:
+        named = ", ".join(columns.choices)
+        raise DatasetError(
+            f"looks like multiple choice: the prompt would lack the choices in {named}",
+            field="--data",
+            hint="`assay data import mmlu FILE --split auxiliary_train --output tasks` takes rows "
+            "of question, subject, choices and answer (a number from 0); a run file's map can "
+            "name {choices:lettered} and {answer:letter} (docs/trainer_data.md); --rubric trains "
+            "without the choices",
+        )
     is_math = columns.has_hashes or columns.has_boxes or columns.are_numbers
     return KINDS["math" if is_math else "qa"]
 
 
 def row_map(columns: TaskColumns, kind: TaskKind) -> dict[str, str]:
     """Return the map from columns to a task: prompt, gold, reference and rubric."""
-    ask = f"{{{columns.prompt}}}" + (f"\n\n{kind.ask}" if kind.ask else "")
+    ask = in_braces(columns.prompt) + (f"\n\n{kind.ask}" if kind.ask else "")
     column = columns.answer
-    gold, reference = kind.gold.replace("{answer}", f"{{{column}}}"), f"{{{column}}}"
+    gold, reference = kind.gold.replace("{answer}", in_braces(column)), in_braces(column)
     if columns.has_hashes:
-        gold, reference = f"{{{column}:no_calculator}}", f"{{{column}:after_hashes}}"
+        gold = in_braces(column, Extractor.NO_CALCULATOR)
+        reference = in_braces(column, Extractor.AFTER_HASHES)
     elif columns.has_boxes:
-        gold, reference = f"{{{column}}}", f"{{{column}:boxed}}"
+        gold, reference = in_braces(column), in_braces(column, Extractor.BOXED)
     return {"prompt": ask, "gold": gold, "reference": reference, "rubric": kind.rubric}
 
 

@@ -39,3 +39,12 @@ def test_a_failed_write_leaves_the_old_text(tmp_path: Path) -> None:
     with pytest.raises(UnicodeEncodeError):
         write_atomically(path, "\ud800")
     assert path.read_text() == "old"
+
+
+def test_a_text_that_cannot_be_written_leaves_the_old_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "status"
+    write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "half \ud800")
+    assert path.read_text() == "old"
+    assert [one.name for one in tmp_path.iterdir()] == ["status"]

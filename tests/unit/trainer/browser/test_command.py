@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner, Result
 from assay_shared.errors import InvalidInput, NotFound
 from assay_shared.runs.run_folder import RunFolder
 from assay_shared.settings.run_file import load_config
-from assay_trainer.browser.command import browse, samples, show
+from assay_trainer.browser.command import browse, diagnose, export, samples, show, why
 from assay_trainer.config import RunConfig
 from assay_trainer.service.record import create_run
 from tests.support.browser.stored_runs import DEMO, fill, keep, make_group, make_run
@@ -23,6 +24,9 @@ app = typer.Typer()
 app.command()(show)
 app.command()(samples)
 app.command()(browse)
+app.command()(diagnose)
+app.command()(export)
+app.command()(why)
 
 
 @pytest.fixture
@@ -80,6 +84,15 @@ def test_a_wrong_name_or_filter_is_refused(run: RunFolder) -> None:
     with pytest.raises(InvalidInput) as refused:
         call("samples", "a", "--step", "first")
     assert refused.value.field == "step"
+    for name, value, right in (
+        ("step", "9-3", "7, 3-9"),
+        ("outcome", "nope", "accepted, wrong_answer"),
+        ("reason", "foo", "no_signal"),
+        ("text", "\udcff", "is not UTF-8"),
+    ):
+        with pytest.raises(InvalidInput, match=right) as refused:
+            call("samples", "a", f"--{name}", value)
+        assert refused.value.field == name
     with pytest.raises(InvalidInput, match="at most 10000 samples"):
         call("samples", "a", "--limit", "10001")
 
@@ -143,6 +156,41 @@ def test_a_folder_as_output_is_refused_before_the_run_is_read(
         call("browse", "a", "--output", str(tmp_path / "out"))
     assert refused.value.field == "--output"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "out"]
+
+
+@pytest.mark.parametrize("name", [None, "status.json", "events.jsonl", "rollouts.jsonl"])
+def test_a_folder_that_is_half_a_run_is_named_as_one(
+    run: RunFolder, tmp_path: Path, name: str | None
+) -> None:
+    (tmp_path / "half").mkdir()
+    if name is not None:
+        (tmp_path / "half" / name).write_text("{")
+    for command in (("why", "half"), ("diagnose", "half"), ("export", "half", "x.csv")):
+        with pytest.raises(NotFound, match=r"half cannot be read as a run: .* no config\.json"):
+            call(*command)
+
+
+def test_a_run_with_few_steps_or_none_is_not_called_free_of_faults(run: RunFolder) -> None:
+    assert call("diagnose", "a").stdout == "nothing can be said: no step is recorded\n"
+    whole = Path(__file__).parent / "diagnosis" / "small_run.jsonl"
+    events = [json.loads(line) for line in whole.read_text().splitlines()]
+    # What the real run does find is planted away.
+    fine = {"num_without_signal": 1, "num_groups": 16, "num_played": 20, "publish_s": 0.1}
+    for event in events:
+        event["data"] |= fine if event["kind"] == "step" else {}
+    run.events.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    for name in ("rollouts.jsonl", "discarded.jsonl"):
+        (run.path / name).write_text("")
+    text = call("diagnose", "a").stdout
+    assert re.match(r"little can be said: \d+ of 60 steps of GRPO are recorded", text), text
+
+
+@pytest.mark.parametrize("command", ["why", "diagnose"])
+def test_damaged_lines_are_named_with_what_is_told(run: RunFolder, command: str) -> None:
+    with run.rollouts.open("a") as file:
+        file.write("{broken\n" * 6)
+    result = call(command, "a")
+    assert result.stderr.count("damaged line rollouts.jsonl") == 6
 
 
 def changed(line: Any, path: str, value: object) -> Any:

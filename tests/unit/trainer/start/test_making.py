@@ -240,3 +240,208 @@ def test_the_variables_of_services_are_settings(tmp_path: Path, data: str) -> No
 
 def test_the_rubrics_are_those_of_the_reward_service() -> None:
     assert sorted(BUILT_IN) == sorted(rubric.name for rubric in Rubrics(None).all())
+
+
+def rows_file(name: str, rows: list[dict[str, object]]) -> str:
+    Path(name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return name
+
+
+def sums(number: int = 30) -> list[dict[str, object]]:
+    return [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("question", "half \ud800", "half of a surrogate pair"),
+        ("answer", "half \udfff", "half of a surrogate pair"),
+        ("note", ["deep \ud800"], "half of a surrogate pair"),
+        ("question", "q\0?", "U\\+0000"),
+        ("answer", "\0", "U\\+0000"),
+        ("answer", float("nan"), "is nan: a text or a finite number"),
+        ("answer", float("inf"), "is inf: a text or a finite number"),
+        ("answer", True, "must be a text or a number, not bool"),
+        ("question", {"text": "q"}, "must be a text or a number, not dict"),
+    ],
+)
+@pytest.mark.parametrize("place", [3, 29])
+def test_a_value_that_no_task_can_have_is_named_with_its_row(
+    tmp_path: Path, model: str, data: str, column: str, value: object, words: str, place: int
+) -> None:
+    rows = sums()
+    rows[place][column] = value
+    path = rows_file("odd.jsonl", rows)
+    for options in ((path,), (data, "--held-out", path)):
+        with pytest.raises(DatasetError, match=words) as refused:
+            call("first", "--model", model, "--gpus", "none", "--data", *options)
+        assert f"odd.jsonl:{place + 1}" in str(refused.value)
+        assert refused.value.field == column
+        assert not (tmp_path / "first").exists()
+
+
+@pytest.mark.parametrize(("prompt", "words"), [("p\0", "U\\+0000"), ("p\ud800", "prompt")])
+def test_an_own_task_that_cannot_be_used_is_named_with_its_row(
+    tmp_path: Path, model: str, prompt: str, words: str
+) -> None:
+    base = {"dataset": "d", "rubric": "qa", "prompt": "p", "reference": "r"}
+    rows = [base | {"id": f"{n}", "role": ("train", "test")[n % 2]} for n in range(20)]
+    rows[7]["prompt"] = prompt
+    with pytest.raises(DatasetError, match=words) as refused:
+        call("own", "--model", model, "--data", rows_file("t.jsonl", rows), "--gpus", "none")  # type: ignore[arg-type]
+    assert "t.jsonl:8" in str(refused.value)
+    assert not (tmp_path / "own").exists()
+
+
+def test_a_path_that_is_not_utf_8_leaves_nothing_behind(tmp_path: Path, model: str) -> None:
+    path = table(tmp_path / "sums\udcff.csv", ("question", "answer"))
+    with pytest.raises(InvalidInput, match="not UTF-8"):
+        call("first", "--model", model, "--data", path, "--gpus", "none")
+    assert not (tmp_path / "first").exists()
+
+
+@pytest.mark.parametrize(
+    ("choices", "named"),
+    [
+        ({"choices": ["a", "b", "c"]}, "choices"),
+        ({"Options": "a|b|c"}, "Options"),
+        ({"A": "a", "B": "b", "C": "c"}, "A, B, C"),
+        ({"option_1": "a", "option_2": "b"}, "option_1, option_2"),
+    ],
+)
+def test_multiple_choice_is_refused_unless_a_rubric_is_named(
+    tmp_path: Path, model: str, choices: dict[str, object], named: str
+) -> None:
+    path = rows_file("mc.jsonl", [row | choices for row in sums()])
+    command = ("first", "--model", model, "--data", path, "--gpus", "none")
+    with pytest.raises(DatasetError, match=f"lack the choices in {named} ") as refused:
+        call(*command)
+    assert "assay data import mmlu" in (refused.value.hint or "")
+    assert not (tmp_path / "first").exists()
+    assert f"not used: {named}; rubric qa" in call(*command, "--rubric", "qa").stdout
+
+
+def test_columns_that_are_not_used_are_named(model: str) -> None:
+    path = rows_file("more.jsonl", [row | {"level": 1, "a": "x"} for row in sums()])
+    shown = call("first", "--model", model, "--data", path, "--gpus", "none").stdout
+    assert "columns question and answer; not used: level, a; rubric math" in shown
+
+
+@pytest.mark.parametrize(
+    ("number", "different", "words"),
+    [
+        (30, 1, "has 30 rows, but of the prompts in question, all are equal: 10 different"),
+        (30, 9, "has 30 rows, but of the prompts in question, 9 are different"),
+        (9, 9, "has 9 rows: 10 different prompts are needed"),
+    ],
+)
+def test_too_few_prompts_to_hold_some_out_are_counted(
+    tmp_path: Path, model: str, number: int, different: int, words: str
+) -> None:
+    rows = [row | {"question": f"q{n % different}"} for n, row in enumerate(sums(number))]
+    with pytest.raises(DatasetError, match=words):
+        call("f", "--model", model, "--data", rows_file("same.jsonl", rows), "--gpus", "none")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("my question {x}", "the.answer:v"),
+        ('say "so"', "a\\b"),
+        ("ask!", "right[0]"),
+        ("{{", "}}"),
+        ("question, please", "réponse:boxed"),
+    ],
+)
+@pytest.mark.parametrize("is_json", [False, True])
+def test_any_name_of_a_column_trains(
+    tmp_path: Path, model: str, prompt: str, answer: str, is_json: bool
+) -> None:
+    path = table(tmp_path / "odd.csv", (prompt, answer))
+    if is_json:
+        with Path(path).open(newline="") as file:
+            path = rows_file("odd.jsonl", list(csv.DictReader(file)))
+    named = ("--prompt-column", prompt, "--answer-column", answer)
+    call("odd", "--model", model, "--data", path, "--gpus", "none", *named)
+    config = load_config(RunConfig, tmp_path / "odd" / "run.yaml")
+    tasks = open_dataset(config.data.train, DatasetPurpose.TRAIN, None).tasks
+    assert len(tasks) == 108
+    assert tasks[0].prompt.startswith("What is ")
+    assert tasks[0].gold == f"#### {tasks[0].reference}"
+
+
+def test_a_part_of_a_column_is_named_by_dots(tmp_path: Path, model: str) -> None:
+    rows = [{"question": row["question"], "reward": {"gold": row["answer"]}} for row in sums()]
+    path = rows_file("parts.jsonl", rows)
+    named = ("--answer-column", "reward.gold")
+    shown = call("p", "--model", model, "--data", path, "--gpus", "none", *named).stdout
+    assert "columns question and reward.gold; rubric math" in shown
+    rows[4]["reward"] = {}
+    rows_file("parts.jsonl", rows)
+    with pytest.raises(DatasetError, match=r"parts\.jsonl:5"):
+        call("q", "--model", model, "--data", path, "--gpus", "none", *named)
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_another_separator_is_named(tmp_path: Path, model: str, separator: str) -> None:
+    path = tmp_path / "semi.csv"
+    path.write_text("".join(f"question{separator}answer\n" for _ in range(30)))
+    for named in ((), ("--prompt-column", "question")):
+        with pytest.raises(DatasetError, match="seems to be separated by") as refused:
+            call("f", "--model", model, "--data", str(path), "--gpus", "none", *named)
+        assert repr(separator) in str(refused.value)
+
+
+@pytest.mark.parametrize("row", [5, 2000])
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_file_that_is_not_utf_8_names_line_and_remedy(
+    tmp_path: Path, model: str, row: int, ending: str
+) -> None:
+    path = tmp_path / f"latin.{ending}"
+    lines = [f"q{n},{n}" for n in range(3000)]
+    if ending == "jsonl":
+        lines = [f'{{"question": "q{n}", "answer": "{n}"}}' for n in range(3000)]
+    lines[row] = (
+        lines[row].replace("q", "ö", 1)
+        if ending == "csv"
+        else lines[row].replace("q5", "ö5").replace("q2", "ö2")
+    )
+    head = ["question,answer"] * (ending == "csv")
+    path.write_bytes("\n".join([*head, *lines]).encode("latin1"))
+    with pytest.raises(DatasetError) as refused:
+        call("f", "--model", model, "--data", str(path), "--gpus", "none")
+    told = str(refused.value)
+    assert "UTF-8" in told or "UTF8" in told
+    assert "iconv -f latin1 -t utf-8" in told
+    if row == 5 or ending == "jsonl":
+        assert f"{path}:{row + 1 + len(head)}" in told
+
+
+def test_each_part_that_may_take_long_is_told_before_it(model: str, data: str) -> None:
+    result = call("f", "--model", model, "--data", data, "--gpus", "none")
+    assert result.stderr.splitlines()[:4] == [
+        "init: load libraries, and look for GPUs ...",
+        f"init: read the sizes of {model} ...",
+        f"init: check the rows of {data} ...",
+        "init: plan memory and GPUs ...",
+    ]
+
+
+def test_a_column_with_a_sign_of_separators_next_to_another_is_one(
+    tmp_path: Path, model: str
+) -> None:
+    path = table(tmp_path / "bar.csv", ("question", "a|b"))
+    call("f", "--model", model, "--data", path, "--gpus", "none", "--answer-column", "a|b")
+
+
+def test_the_next_commands_work_where_assay_is_not_on_the_path(
+    tmp_path: Path, model: str, data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "assay").touch(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
+    command = ("--model", model, "--data", data, "--gpus", "none")
+    monkeypatch.setenv("PATH", "/none")
+    assert f"{tmp_path}/bin/assay up" in call("f", *command).stdout
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert "; assay up" in call("g", *command).stdout

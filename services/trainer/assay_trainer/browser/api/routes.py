@@ -14,6 +14,7 @@ from assay_shared.errors import AssayError
 from assay_shared.service.auth import needs
 from assay_shared.service.browsers import content_policy
 from assay_shared.settings.api_keys import Scope
+from assay_trainer.browser.api.page_route import page_route
 from assay_trainer.browser.facts.differing import check_number_of_runs
 from assay_trainer.browser.facts.pipeline_facts import NoPipelines, PipelineListing
 from assay_trainer.browser.pages.joint_curves import CurveAxis
@@ -104,7 +105,11 @@ class PageRoutes:
         try:
             return self._answer(await self._make(make, places))
         except AssayError as error:
-            return self._answer(self._pages.error(str(error)), error.http_status)
+            return self.refuse(error)
+
+    def refuse(self, error: AssayError) -> Response:
+        """Return the page of an error."""
+        return self._answer(self._pages.error(str(error)), error.http_status)
 
     def _answer(self, html: str, status: int = 200) -> HTMLResponse:
         return HTMLResponse(html, status_code=status, headers=self._headers)
@@ -268,7 +273,12 @@ def add_pages(
         ("/pipelines", pages.all_pipelines),
         ("/pipelines/{name}", pages.one_pipeline),
     ):
-        app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False, openapi_extra=_READ)(
-            page
+        app.router.add_api_route(
+            path,
+            page,
+            methods=["GET", "HEAD"],
+            include_in_schema=False,
+            openapi_extra=_READ,
+            route_class_override=page_route(pages.refuse),
         )
     return pages

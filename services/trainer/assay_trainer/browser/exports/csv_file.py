@@ -8,8 +8,9 @@ from pathlib import Path
 from assay_trainer.browser.exports.flat_rows import SampleColumn, Value
 
 #: A cell that begins with one of these is a formula to a spreadsheet; some skip blanks before it.
+#: A ' is quoted too: without the first ' of a cell, its text is again as it was.
 _FORMULA = re.compile(
-    r"\s*[=+\-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}"
+    r"'|\s*[=+\-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}"
     r"\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}]|[\t\r]"
 )
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")

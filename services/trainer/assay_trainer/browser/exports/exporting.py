@@ -22,10 +22,14 @@ def check_output(path: Path) -> None:
     """Check a file's name before the run is read.
 
     Raises:
-        InvalidInput: the name has no known ending, or is a folder's.
+        InvalidInput: the name has no known ending, is a folder's, or is in none.
     """
     if path.is_dir():
         raise InvalidInput(f"{path} is a folder", field="FILE", hint="name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise InvalidInput(
+            f"there is no folder {path.parent}", field="FILE", hint="make it, or name another"
+        )
     if path.suffix not in _FORMATS:
         raise InvalidInput(
             f"{path.name!r:.100} has no ending of a known format",
@@ -42,14 +46,16 @@ def export_samples(
     `told` gets each group that cannot be read.
 
     Raises:
-        InvalidInput: the file's name cannot be used.
+        InvalidInput: the file's name cannot be used, or the file cannot be written.
     """
     check_output(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     try:
         number = _FORMATS[path.suffix](partial, opened, opened.each(given, told))
         partial.replace(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InvalidInput(f"{path} cannot be written: {reason}", field="FILE") from None
     finally:
         partial.unlink(missing_ok=True)
     return number

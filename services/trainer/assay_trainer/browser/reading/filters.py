@@ -6,6 +6,10 @@ from dataclasses import dataclass, fields
 from urllib.parse import urlencode
 
 from assay_shared.errors import InvalidInput
+from assay_shared.types import Status
+from assay_shared.types.failure import FailureClass
+from assay_trainer.browser.reading.parsing import FAILED, UNKNOWN_FAILURE
+from assay_trainer.learner.batching.group_batch import DiscardReason
 
 _STEPS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _PART = re.compile(
@@ -16,6 +20,8 @@ _MOST_CHARACTERS = 400
 _MOST_TRIGRAMS = 40
 #: Values of `kept`: groups that were trained on, discarded, or replaced by a resume.
 KEPT = ("", "trained", "discarded", "superseded")
+_FAILURES = (*FailureClass, UNKNOWN_FAILURE)
+_OUTCOMES = {*Status, FAILED, *(f"{FAILED}:{one}" for one in _FAILURES)}
 
 
 @dataclass(frozen=True)
@@ -44,19 +50,22 @@ class SampleFilter:
             InvalidInput: a value cannot be used; names the filter.
         """
         for one in fields(self):
-            if len(getattr(self, one.name)) > _MOST_CHARACTERS:
-                raise InvalidInput(f"at most {_MOST_CHARACTERS} characters", field=one.name)
-        _refuse_unless(
-            _STEPS.fullmatch(self.step), self.step, "step", "a number or a range: 7, 3-9"
-        )
+            _check_text(getattr(self, one.name), one.name)
+        steps = _STEPS.fullmatch(self.step)
+        is_range = steps and int(steps[1]) <= int(steps[2] or steps[1])
+        hint = "a number or a range from the smaller one: 7, 3-9"
+        _refuse_unless(is_range, self.step, "step", hint)
         _refuse_unless(_TAG.fullmatch(self.tag), self.tag, "tag", "name:value")
         part = _PART.fullmatch(self.component)
         hint = "a name, alone or with a number: tests, tests<0.5"
         _refuse_unless(part, self.component, "component", hint)
         if part and part["value"]:
             _number(part["value"])
-        if self.kept not in KEPT:
-            raise InvalidInput(f"must be {', '.join(KEPT[1:])}", field="kept")
+        hint = f"{', '.join([*Status, FAILED])}, or {FAILED}: with {', '.join(_FAILURES)}"
+        _refuse_unless(self.outcome in _OUTCOMES, self.outcome, "outcome", hint)
+        is_known = self.reason in set(DiscardReason)
+        _refuse_unless(is_known, self.reason, "reason", ", ".join(DiscardReason))
+        _refuse_unless(self.kept in KEPT, self.kept, "kept", ", ".join(KEPT[1:]))
 
     @property
     def is_empty(self) -> bool:
@@ -103,7 +112,7 @@ class SampleFilter:
 
     def _add_text(self, conditions: list[str], values: list[object]) -> None:
         """Find candidates by the text's trigrams, then compare the text itself."""
-        text = self.text.replace("\0", " ").lower()
+        text = self.text.lower()
         grams = [text[at : at + 3] for at in range(len(text) - 2)][:_MOST_TRIGRAMS]
         if grams:
             conditions.append("samples.id IN (SELECT rowid FROM trigrams WHERE trigrams MATCH ?)")
@@ -128,6 +137,17 @@ class SampleFilter:
 def json_path(name: str) -> str:
     """Return the path of a key in SQLite's JSON functions."""
     return '$."' + name.replace('"', "") + '"'
+
+
+def _check_text(given: str, name: str) -> None:
+    if len(given) > _MOST_CHARACTERS:
+        raise InvalidInput(f"at most {_MOST_CHARACTERS} characters", field=name)
+    if "\0" in given:
+        raise InvalidInput("has U+0000, which no search finds", field=name, hint="leave it out")
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("is not UTF-8", field=name) from None
 
 
 def _refuse_unless(found: object, given: str, name: str, hint: str) -> None:

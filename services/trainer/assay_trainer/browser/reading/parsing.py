@@ -21,6 +21,8 @@ _MOST_NAME = 400
 _LARGEST = 2**53
 #: The outcome of a sample without a score.
 FAILED = "failed"
+#: The failure class of a sample whose failure is not stored.
+UNKNOWN_FAILURE = "unknown"
 #: The place of the only row of a group that failed before it had samples.
 NO_SAMPLE = -1
 
@@ -123,7 +125,7 @@ def _sample(
         return IndexedSample(place, outcome, "", reward.value, num_tokens, _searched(text), parts)
     failure = group_failure if reward is None else reward.failure
     if failure is None:
-        return IndexedSample(place, FAILED, "unknown", None, num_tokens, _searched(text))
+        return IndexedSample(place, FAILED, UNKNOWN_FAILURE, None, num_tokens, _searched(text))
     searched = _searched(f"{failure.message[:1000]}\n{text}")
     return IndexedSample(place, FAILED, failure.failure_class.value, None, num_tokens, searched)
 

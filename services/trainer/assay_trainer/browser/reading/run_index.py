@@ -1,6 +1,7 @@
 """The index of a run: lists of groups by filters, and single groups from their place in a file."""
 
 import json
+import re
 import sqlite3
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay_shared.errors import NotFound
+from assay_shared.errors import InvalidInput, NotFound
 from assay_trainer.browser.reading.building import FILES, SAMPLES_PER_GROUP, IndexBuilder
 from assay_trainer.browser.reading.filters import SampleFilter
 from assay_trainer.browser.reading.lines import read_at, stamp_of
@@ -25,8 +26,10 @@ from assay_trainer.browser.reading.side_file import index_file, opened
 from assay_trainer.rollouts.rollout_log import DiscardedGroup, TrainedGroup
 
 _ATTEMPTS = 3
-#: Of counts that are remembered, and of digits in a page's place.
-_MOST_NUMBERS, _MOST_DIGITS = 64, 30
+#: Of counts that are remembered.
+_MOST_NUMBERS = 64
+#: The end of a page: step and sample.
+_AFTER = re.compile(r"(\d{1,18})\.(\d{1,18})")
 #: A group's file and first byte.
 _AT = "files.name || ':' || offset"
 _FIND_GROUP = (
@@ -193,12 +196,14 @@ class RunIndex:
         """Return groups with a matching sample, in the order of steps, after a place.
 
         `after` is the `after` of the page before.
+
+        Raises:
+            InvalidInput: it is not one.
         """
         condition, values = given.sql()
-        step, _, sample = after.partition(".")
-        if step.isdecimal() and sample.isdecimal() and len(after) < _MOST_DIGITS:
+        if after:
             condition += " AND (step, id) > (?, ?)"
-            values += [int(step), int(sample)]
+            values += _place_of(after)
         groups: dict[int, None] = {}
         matching: set[int] = set()
         is_last = True
@@ -361,6 +366,16 @@ def _address(db: sqlite3.Connection, group_id: int, place: int) -> SampleAddress
         (group_id,),
     ).fetchone()
     return SampleAddress(str(row[0]), place, str(row[1]))
+
+
+def _place_of(after: str) -> tuple[int, int]:
+    """Return the step and the sample that a page ended with."""
+    found = _AFTER.fullmatch(after)
+    if found is None:
+        raise InvalidInput(
+            f"{after!r:.80} is not the end of a page", field="after", hint="begin without it"
+        )
+    return int(found[1]), int(found[2])
 
 
 def _cell(row: Sequence[Any], matches: bool) -> SampleCell:

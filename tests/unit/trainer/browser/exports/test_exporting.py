@@ -82,14 +82,15 @@ def test_filters_are_those_of_samples(run: RunFolder, tmp_path: Path) -> None:
 
 
 def test_no_answer_is_a_formula_and_no_number_is_changed(run: RunFolder, tmp_path: Path) -> None:
-    texts = (*FORMULAS, *NUMBERS, "a\r\n=1+2")
+    formulas = (*FORMULAS, "'=1", "'", "''x")
+    texts = (*formulas, *NUMBERS, "a\r\n=1+2")
     group = make_group(9, 900, *["accepted"] * len(texts), tags={"=cmd": "=1"})
     keep(run, 9, answering(group, *texts))
     call("a", tmp_path / "s.csv", "--step", "9")
     with (tmp_path / "s.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     found = [row["answer"] for row in rows]
-    assert found == [*(f"'{text}" for text in FORMULAS), *NUMBERS, "a\r\n=1+2"]
+    assert found == [*(f"'{text}" for text in formulas), *NUMBERS, "a\r\n=1+2"]
     for row in rows:
         assert not any(value.startswith(("=", "@")) for value in row.values())
     call("a", tmp_path / "s.parquet", "--step", "9")
@@ -103,11 +104,19 @@ def test_a_name_without_a_known_ending_is_refused_before_the_run_is_read(
         ("s.txt", "no ending of a known format"),
         ("s", "no ending"),
         ("", "folder"),
+        ("none/s.csv", "there is no folder .*none"),
     ):
         with pytest.raises(InvalidInput, match=told) as refused:
             call("a", tmp_path / name)
         assert refused.value.field == "FILE"
     assert not (tmp_path / "cache").exists()
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(run: RunFolder) -> None:
+    with pytest.raises(InvalidInput, match=r"/proc/x\.csv cannot be written") as refused:
+        call("a", Path("/proc/x.csv"))
+    assert "partial" not in str(refused.value)
 
 
 def test_a_failed_export_leaves_the_old_file(run: RunFolder, tmp_path: Path) -> None:

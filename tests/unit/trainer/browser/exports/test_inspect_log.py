@@ -38,6 +38,7 @@ def written(run: RunFolder, tmp_path: Path, **given: str) -> Path:
     opened: OpenedRun = open_for_reading(run, tmp_path / "index")
     opened.index.complete()
     path = tmp_path / "logs" / "a.eval"
+    path.parent.mkdir()
     export_samples(opened, SampleFilter(**given), path, lambda problem: pytest.fail(problem))
     return path
 

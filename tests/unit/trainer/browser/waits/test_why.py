@@ -130,3 +130,22 @@ def test_services_and_a_queue_that_are_down_are_found(monkeypatch: pytest.Monkey
 )
 def test_durations_have_two_units(seconds: float, words: str) -> None:
     assert duration_words(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "words"),
+    [
+        ("run_finished", {"report": "r"}, "Nobody waits: the run is finished."),
+        ("run_failed", {"message": "no space"}, "its last word is: no space"),
+        (None, {}, "status.json is missing; events.jsonl has 3 steps of GRPO"),
+    ],
+)
+def test_a_run_without_status_json_is_told_by_its_events(
+    run: RunFolder, kind: str | None, data: dict[str, str], words: str
+) -> None:
+    (run.path / "status.json").unlink(missing_ok=True)
+    if kind is not None:
+        run.record(kind, **data)
+    lines = told(run, MeshState([FINE], QueueDepth(0, 0)))
+    assert words in lines[0]
+    assert not any("waits until the trainer begins it" in line for line in lines)
