@@ -44,7 +44,7 @@ def known_usage(said: Any, prompt: str, num_written: int, step: Attempt) -> Usag
 
 
 def _least(num_bytes: int) -> int:
-    """Return the fewest tokens that so many bytes of usual text can have."""
+    """Return the fewest tokens of usual text with this number of bytes."""
     return -(-num_bytes // _MOST_BYTES_PER_TOKEN)
 
 
