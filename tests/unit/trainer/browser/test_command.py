@@ -219,7 +219,7 @@ def test_two_runs_are_compared(run: RunFolder, monkeypatch: pytest.MonkeyPatch) 
     assert [cell.strip() for cell in row.split("│")[2:4]] == ["8", "3"]
     assert "0.125" in next(line for line in text.splitlines() if "reward" in line)
     found = json.loads(call("show", "a", "b", "--json").stdout)
-    assert found["runs"] == {"a": "created", "b": "created"}
+    assert found["runs"] == {"a": "unreadable", "b": "unreadable"}, "without status.json"
     assert found["results"]["rows"][0]["difference"]["value"] == pytest.approx(0.75)
     assert found["settings"][0]["name"] == "grpo.group_size"
 

@@ -56,11 +56,8 @@ def compare(
 
     RubricNames().check_workflows(rubric, is_known=False)
     tasks = workflow_tasks(file, rubric, max_tasks, seed)
-    found = [
-        *fixed_candidates(),
-        *_searched(searched or [], tasks),
-        *_learned(learned or [], tasks),
-    ]
+    found = [*fixed_candidates(), *_searched(searched or [], tasks)]
+    found += _learned(learned or [], tasks)
     plan = WorkflowComparison(tuple(tasks), tuple(found), votes, samples)
     plan.check()
     log = PlayLog(output / "samples.jsonl", plan.facts())

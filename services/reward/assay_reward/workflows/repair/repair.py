@@ -7,13 +7,14 @@ from assay_reward.workflows.language.checker import CheckedWorkflow, check_tree
 from assay_reward.workflows.language.limits import DEFAULT_LIMITS, WorkflowLimits
 from assay_reward.workflows.language.problems import InvalidWorkflow
 from assay_reward.workflows.language.signatures import OPERATORS, Signatures
+from assay_reward.workflows.language.slips import Slip
 from assay_reward.workflows.language.source import (
     WorkflowForm,
     check_source,
     print_workflow,
     read_workflow,
 )
-from assay_reward.workflows.language.tree import Position
+from assay_reward.workflows.language.tree import Position, Workflow
 from assay_reward.workflows.repair.dead_steps import (
     dead_repairs,
     places_of,
@@ -65,12 +66,7 @@ def repair_source(
     given = source.replace("\r\n", "\n")
     plain = rewritten(given, form, signatures, limits)
     source = plain.source
-    try:
-        tree, slips = read_workflow(source, form, limits)
-    except InvalidWorkflow as error:
-        raise InvalidWorkflow(
-            [replace(one, position=plain.given_place(one.position)) for one in error.problems]
-        ) from None
+    tree, slips = _read(plain, form, limits)
     words = [
         SourceRepair(RepairKind(slip.word), slip.position, "", f"{slip.word} ") for slip in slips
     ]
@@ -105,3 +101,15 @@ def repair_source(
         (*plain.repairs, *later), key=lambda one: (one.position.line, one.position.column)
     )
     return RepairedWorkflow(given, repaired, form, tuple(found), checked)
+
+
+def _read(
+    plain: RewrittenSource, form: WorkflowForm, limits: WorkflowLimits
+) -> tuple[Workflow, tuple[Slip, ...]]:
+    """Return the tree and the slips of a source; problems have their places in the given one."""
+    try:
+        return read_workflow(plain.source, form, limits)
+    except InvalidWorkflow as error:
+        raise InvalidWorkflow(
+            [replace(one, position=plain.given_place(one.position)) for one in error.problems]
+        ) from None

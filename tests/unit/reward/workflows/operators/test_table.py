@@ -21,7 +21,7 @@ PUBLIC = tuple(StdinCase(stdin=f"in{at}", expected_stdout=f"out{at}") for at in 
 
 
 async def result(operator: OperatorCall, field: str, says: object = "fine") -> str:
-    """Return what the workflow returns; a text of its own is not an answer."""
+    """Return what the workflow returns; its own text is not an answer."""
     executor = FakeExecutor(says if callable(says) else lambda _: str(says))
     run = await play(answer_with(operator, field), executor)
     assert run.failure is None, run

@@ -133,5 +133,5 @@ def test_what_cannot_be_read_cannot_be_repaired() -> None:
 def test_a_repair_cannot_carry_a_source_past_a_limit() -> None:
     body = 'if problem == "a"\nx1=problem\nend\nreturn x1'
     padding = "#" * (16_380 - len(body) - 1)
-    with pytest.raises(InvalidWorkflow, match="at most 16384"):
+    with pytest.raises(InvalidWorkflow, match="more than 16384"):
         repair(f"{padding}\n{body}")
