@@ -8,11 +8,11 @@ from pathlib import Path
 from assay_shared.errors import AssayError, BudgetExceeded, Conflict, DatasetError, NotFound
 from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.runs.run_folder import RunFolder, append_line
-from assay_shared.types.wire import Wire
 from assay_trainer.pipelines.child import last_line, run_command
 from assay_trainer.pipelines.diagnosis.failures import why_it_failed
 from assay_trainer.pipelines.diagnosis.results import what_results_say
 from assay_trainer.pipelines.gating.gates import decide
+from assay_trainer.pipelines.gating.overruling import Overruled, still_stopping
 from assay_trainer.pipelines.gating.stopping import gate_hint, gate_told, stopping_gates
 from assay_trainer.pipelines.ledger import Forecast, costs_of, earlier_records, forecast, rate
 from assay_trainer.pipelines.levels.levels import StageResult
@@ -48,15 +48,6 @@ class StageFailed(AssayError):
 
 class GateStopped(AssayError):
     """A gate does not let the pipeline continue."""
-
-
-class Overruled(Wire):
-    """A line of overruled.jsonl: a gate that does not stop the pipeline, and why."""
-
-    stage: str
-    inputs: str
-    reason: str
-    time: float
 
 
 @dataclass
@@ -166,21 +157,36 @@ class Pipeline:
         }
 
     def overrules(self) -> list[Overruled]:
-        """Return the stages whose gates a person has overruled."""
+        """Return what a person has overruled, of earlier inputs and gates too."""
         file = self.folder / _OVERRULED
         return list(read_json_lines(file, Overruled.model_validate)) if file.exists() else []
 
-    def overrule(self, name: str, reason: str) -> None:
-        """Let the pipeline continue after a stage's gates, and record why.
+    def overruled_now(self) -> list[Overruled]:
+        """Return what is overruled of the gates as they stand, with their numbers."""
+        gates = [
+            (gate, one.folder)
+            for one in self.stages.values()
+            if one.record is not None
+            for gate in stopping_gates(one.record.gates)
+        ]
+        return [line for line in self.overrules() if any(line.covers(*one) for one in gates)]
+
+    def overrule(self, name: str, reason: str) -> list[GateResult]:
+        """Let the pipeline continue after a stage's gates, record why, and return these gates.
 
         Raises:
             NotFound: there is no such stage, or no gate of it stops the pipeline.
         """
         found = self.stages.get(name)
-        if found is None or found.record is None or not stopping_gates(found.record.gates):
+        gates: list[GateResult] = []
+        if found is not None and found.record is not None:
+            gates = still_stopping(found.record.gates, found.folder, self.overrules())
+        if found is None or not gates:
             raise NotFound(f"no gate of a stage {name!r} stops this pipeline")
-        row = Overruled(stage=name, inputs=found.folder.inputs, reason=reason, time=time.time())
-        append_line(self.folder / _OVERRULED, row.model_dump_json())
+        for gate in gates:
+            line = Overruled.of(gate, found.folder, reason, time.time())
+            append_line(self.folder / _OVERRULED, line.model_dump_json())
+        return gates
 
 
 class PipelineRunner:
@@ -308,14 +314,13 @@ class PipelineRunner:
         return record  # not written: with a larger budget it is done
 
     def _pass_gates(self, planned: PlannedStage, record: StageRecord) -> None:
-        stopping = stopping_gates(record.gates)
-        overruled = {(one.stage, one.inputs) for one in self._pipeline.overrules()}
-        if stopping and (planned.name, planned.folder.inputs) not in overruled:
+        stopping = still_stopping(record.gates, planned.folder, self._pipeline.overrules())
+        if stopping:
             self._log.record("gate_stopped", stage=planned.name)
             said = what_results_say(planned.stage, planned.folder)
-            raise GateStopped(
-                gate_told(planned.name, stopping[0]), hint=gate_hint(stopping[0], said)
-            )
+            # All of them, because one reason overrules all.
+            told = "; ".join(gate_told(planned.name, one) for one in stopping)
+            raise GateStopped(told, hint=gate_hint(stopping[0], said))
 
 
 def _decided_again(planned: PlannedStage, record: StageRecord) -> StageRecord:
