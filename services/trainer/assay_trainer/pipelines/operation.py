@@ -21,7 +21,11 @@ from assay_trainer.pipelines.reporting.progress import shown_progress
 from assay_trainer.pipelines.reporting.state import as_values, print_state
 from assay_trainer.pipelines.reporting.writing import write_report
 from assay_trainer.pipelines.runner import Pipeline, PipelineRunner, PlannedStage
-from assay_trainer.pipelines.stored_pipeline import store_pipeline, stored_pipeline
+from assay_trainer.pipelines.stored_pipeline import (
+    check_same_pipeline,
+    store_pipeline,
+    stored_pipeline,
+)
 from assay_trainer.stop import Stop
 
 #: The first stage, the last one, or single ones.
@@ -46,6 +50,7 @@ def plan_pipeline(order: PipelineOrder, *, as_json: bool) -> None:
     """Print the stages with their state and expected costs."""
     config = order.config()
     found = Pipeline.open(_place(order.folder, config), order.file.resolve(), config)
+    check_same_pipeline(found)
     if as_json:
         Console().print_json(json.dumps(as_values(found), default=str))
         return
@@ -62,9 +67,11 @@ def run_pipeline(order: PipelineOrder, selection: Selection) -> None:
     names = selected(list(config.stages), selection)
     place = _place(order.folder, config)
     found = Pipeline.open(place, order.file.resolve(), config)
+    check_same_pipeline(found)
     place.mkdir(parents=True, exist_ok=True)
     stop, console = Stop(), Console()
     with held(place):
+        check_same_pipeline(found)  # another pipeline may have taken the folder meanwhile
         store_pipeline(found)
         stop.listen()
         with shown_progress(console) as show:
