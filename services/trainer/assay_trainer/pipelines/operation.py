@@ -21,6 +21,7 @@ from assay_trainer.pipelines.reporting.progress import shown_progress
 from assay_trainer.pipelines.reporting.state import as_values, print_state
 from assay_trainer.pipelines.reporting.writing import write_report
 from assay_trainer.pipelines.runner import Pipeline, PipelineRunner, PlannedStage
+from assay_trainer.pipelines.stage_checks import check_stages
 from assay_trainer.pipelines.stored_pipeline import (
     check_same_pipeline,
     store_pipeline,
@@ -51,10 +52,18 @@ def plan_pipeline(order: PipelineOrder, *, as_json: bool) -> None:
     config = order.config()
     found = Pipeline.open(_place(order.folder, config), order.file.resolve(), config)
     check_same_pipeline(found)
+    notes = check_stages(found, found.stages)
     if as_json:
-        Console().print_json(json.dumps(as_values(found), default=str))
+        Console().print_json(json.dumps(as_values(found) | {"notes": notes}, default=str))
         return
-    print_state(found, Console())
+    console = Console()
+    print_state(found, console)
+    _print_notes(notes, console)
+
+
+def _print_notes(notes: list[str], console: Console) -> None:
+    for note in notes:
+        console.print(f"note: {note}", soft_wrap=True, highlight=False, markup=False)
 
 
 def run_pipeline(order: PipelineOrder, selection: Selection) -> None:
@@ -68,8 +77,9 @@ def run_pipeline(order: PipelineOrder, selection: Selection) -> None:
     place = _place(order.folder, config)
     found = Pipeline.open(place, order.file.resolve(), config)
     check_same_pipeline(found)
-    place.mkdir(parents=True, exist_ok=True)
     stop, console = Stop(), Console()
+    _print_notes(check_stages(found, names), console)
+    place.mkdir(parents=True, exist_ok=True)
     with held(place):
         check_same_pipeline(found)  # another pipeline may have taken the folder meanwhile
         store_pipeline(found)
