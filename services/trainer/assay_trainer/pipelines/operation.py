@@ -90,8 +90,16 @@ def run_pipeline(order: PipelineOrder, selection: Selection) -> None:
                 _reproduce(found, to_reproduce(found), stop, show)
             finally:
                 report = write_report(found)
+                _print_skipped(found, console)
         print_state(found, console)
         console.print(f"report: {report}", soft_wrap=True, highlight=False)
+
+
+def _print_skipped(pipeline: Pipeline, console: Console) -> None:
+    for name, one in pipeline.stages.items():
+        if one.record is not None and one.record.state == "skipped":
+            told = f"skipped: {name}: {one.record.reason}"
+            console.print(told, soft_wrap=True, highlight=False, markup=False)
 
 
 def reproduce_stages(folder: Path, names: tuple[str, ...]) -> bool:

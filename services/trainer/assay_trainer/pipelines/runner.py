@@ -151,10 +151,32 @@ class Pipeline:
 
     def results(self) -> dict[str, StageResult]:
         """Return what conditions of levels see of each stage."""
+        left_out = self.left_out()
         return {
-            name: StageResult(one.stage, one.folder, one.record)
+            name: StageResult(one.stage, one.folder, one.record or left_out.get(name))
             for name, one in self.stages.items()
         }
+
+    def latest_events(self) -> dict[str, tuple[str, str]]:
+        """Return the kind of the newest event of each stage, and its reason if it was skipped."""
+        found: dict[str, tuple[str, str]] = {}
+        for event in RunFolder(self.folder).read_events():
+            name = event.data.get("stage", event.data.get("name"))
+            if isinstance(name, str):
+                found[name] = event.kind, str(event.data.get("reason", ""))
+        return found
+
+    def left_out(self) -> dict[str, StageRecord]:
+        """Return records of the stages that the last run skipped, and a run now would skip too."""
+        latest, found = self.latest_events(), dict[str, StageRecord]()
+        for name, one in self.stages.items():
+            kind, reason = latest.get(name, ("", ""))
+            if one.record is not None or kind != "stage_skipped":
+                continue
+            is_short = one.stage.skip_when_short and bool(self.too_dear(one))
+            if is_short or any(other in found for other in self.config.needs(name)):
+                found[name] = _skipped(one, reason)
+        return found
 
     def overrules(self) -> list[Overruled]:
         """Return what a person has overruled, of earlier inputs and gates too."""
@@ -302,16 +324,8 @@ class PipelineRunner:
         return record
 
     def _skip(self, planned: PlannedStage, reason: str) -> StageRecord:
-        record = StageRecord(
-            name=planned.name,
-            kind=planned.stage.kind,
-            inputs=planned.folder.inputs,
-            state="skipped",
-            reason=reason,
-            finished=time.time(),
-        )
         self._log.record("stage_skipped", stage=planned.name, reason=reason)
-        return record  # not written: with a larger budget it is done
+        return _skipped(planned, reason)  # not written: with a larger budget it is done
 
     def _pass_gates(self, planned: PlannedStage, record: StageRecord) -> None:
         stopping = still_stopping(record.gates, planned.folder, self._pipeline.overrules())
@@ -321,6 +335,17 @@ class PipelineRunner:
             # All of them, because one reason overrules all.
             told = "; ".join(gate_told(planned.name, one) for one in stopping)
             raise GateStopped(told, hint=gate_hint(stopping[0], said))
+
+
+def _skipped(planned: PlannedStage, reason: str) -> StageRecord:
+    return StageRecord(
+        name=planned.name,
+        kind=planned.stage.kind,
+        inputs=planned.folder.inputs,
+        state="skipped",
+        reason=reason,
+        finished=time.time(),
+    )
 
 
 def _decided_again(planned: PlannedStage, record: StageRecord) -> StageRecord:

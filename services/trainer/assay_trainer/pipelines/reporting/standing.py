@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from assay_shared.errors import DatasetError
-from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.browser.facts.pipeline_facts import STAGE_MARK, StageFacts
 from assay_trainer.pipelines.child import last_line
 from assay_trainer.pipelines.diagnosis.failures import why_it_failed
@@ -23,7 +22,7 @@ _BLOCKS = ("failed", "stopped", "unreadable")
 
 def standing(pipeline: Pipeline, *, is_running: bool) -> list[StageFacts]:
     """Return the stages in order; `is_running` tells whether a process runs the pipeline."""
-    last = _last_events(pipeline)
+    last = pipeline.latest_events()
     overruled = _overruled(pipeline)
     found: list[StageFacts] = []
     blocked = ""
@@ -39,16 +38,6 @@ def standing(pipeline: Pipeline, *, is_running: bool) -> list[StageFacts]:
         elif facts.state in _BLOCKS:
             blocked = blocked or f"{one.name} comes before it, and it is {facts.state}"
         found.append(facts)
-    return found
-
-
-def _last_events(pipeline: Pipeline) -> dict[str, tuple[str, str]]:
-    """Return the kind of the newest event of each stage, and its reason if it was skipped."""
-    found: dict[str, tuple[str, str]] = {}
-    for event in RunFolder(pipeline.folder).read_events():
-        name = event.data.get("stage", event.data.get("name"))
-        if isinstance(name, str):
-            found[name] = event.kind, str(event.data.get("reason", ""))
     return found
 
 

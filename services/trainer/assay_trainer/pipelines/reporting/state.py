@@ -96,15 +96,22 @@ def _row(pipeline: Pipeline, planned: PlannedStage) -> tuple[str, ...]:
 
 
 def _state(pipeline: Pipeline, planned: PlannedStage) -> str:
-    if planned.record is not None:
-        verdicts = [gate.verdict for gate in planned.record.gates]
+    record = planned.record or pipeline.left_out().get(planned.name)
+    if record is not None:
+        verdicts = [gate.verdict for gate in record.gates]
         worst = next((one for one in ("FAIL", "INCONCLUSIVE", "PASS") if one in verdicts), "")
-        reason = f": {planned.record.reason}" if planned.record.reason else ""
-        stopping = stopping_gates(planned.record.gates)
+        reason = f": {record.reason}" if record.reason else ""
+        stopping = stopping_gates(record.gates)
         left = still_stopping(stopping, planned.folder, pipeline.overrules()) if stopping else []
         overruled = ", overruled" if len(left) < len(stopping) else ""
-        return f"{planned.record.state}{reason} {worst}{overruled}".strip()
-    return "begun" if planned.folder.attempts() else "to do"
+        return f"{record.state}{reason} {worst}{overruled}".strip()
+    attempts = planned.folder.attempts()
+    code = attempts[-1].exit_code if attempts else None
+    # A stop and a used up budget end a command with an exit code too.
+    has_failed = pipeline.latest_events().get(planned.name, ("", ""))[0] == "stage_failed"
+    if code and has_failed:
+        return f"failed: exit code {code}"
+    return "begun" if attempts else "to do"
 
 
 def _hours(told: Forecast) -> tuple[float, float, float]:
