@@ -1,16 +1,18 @@
 """From the command line to a pipeline's folder, its lock and its progress."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from assay_shared.errors import InvalidInput, NotFound
+from assay_shared.errors import AssayError, InvalidInput, NotFound
 from assay_shared.runs.run_lock import held
 from assay_shared.settings.environment import ServiceSettings, read_settings
+from assay_trainer.pipelines.diagnosis.failures import told_os_error
 from assay_trainer.pipelines.levels.reproduction import (
     Reproduction,
     ReproductionRecord,
@@ -79,8 +81,14 @@ def run_pipeline(order: PipelineOrder, selection: Selection) -> None:
     check_same_pipeline(found)
     stop, console = Stop(), Console()
     _print_notes(check_stages(found, names), console)
-    place.mkdir(parents=True, exist_ok=True)
-    with held(place):
+    with _paths_in_errors(place):
+        place.mkdir(parents=True, exist_ok=True)
+        _run_held(found, names, stop, console)
+
+
+def _run_held(found: Pipeline, names: list[str], stop: Stop, console: Console) -> None:
+    """Run stages in the pipeline's folder, which no other process may use meanwhile."""
+    with held(found.folder):
         check_same_pipeline(found)  # another pipeline may have taken the folder meanwhile
         store_pipeline(found)
         stop.listen()
@@ -88,11 +96,33 @@ def run_pipeline(order: PipelineOrder, selection: Selection) -> None:
             try:
                 PipelineRunner(found, stop, show).run(names)
                 _reproduce(found, to_reproduce(found), stop, show)
-            finally:
-                report = write_report(found)
-                _print_skipped(found, console)
+            except BaseException:
+                _report_an_end(found, console)
+                raise
+            report = write_report(found)
+            _print_skipped(found, console)
         print_state(found, console)
         console.print(f"report: {report}", soft_wrap=True, highlight=False)
+
+
+def _report_an_end(pipeline: Pipeline, console: Console) -> None:
+    """Write the report of a run that ends by an error, which matters more than the report."""
+    try:
+        write_report(pipeline)
+    except OSError as error:
+        told = f"no report is written: {told_os_error(error, pipeline.folder)[0]}"
+        console.print(told, soft_wrap=True, highlight=False, markup=False)
+    _print_skipped(pipeline, console)
+
+
+@contextmanager
+def _paths_in_errors(place: Path) -> Iterator[None]:
+    """Have errors of the system name a path and what to do."""
+    try:
+        yield
+    except OSError as error:
+        told, hint = told_os_error(error, place)
+        raise AssayError(told, hint=hint) from error
 
 
 def _print_skipped(pipeline: Pipeline, console: Console) -> None:

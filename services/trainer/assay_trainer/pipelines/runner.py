@@ -9,7 +9,7 @@ from assay_shared.errors import AssayError, BudgetExceeded, Conflict, DatasetErr
 from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.runs.run_folder import RunFolder, append_line
 from assay_trainer.pipelines.child import last_line, run_command
-from assay_trainer.pipelines.diagnosis.failures import why_it_failed
+from assay_trainer.pipelines.diagnosis.failures import told_os_error, why_it_failed
 from assay_trainer.pipelines.diagnosis.results import what_results_say
 from assay_trainer.pipelines.gating.gates import decide
 from assay_trainer.pipelines.gating.overruling import Overruled, still_stopping
@@ -235,11 +235,18 @@ class PipelineRunner:
         """
         for name in names:
             planned = self._pipeline.stages[name]
-            if planned.record is None:
-                planned.record = self._do(planned)
-            else:
-                planned.record = _decided_again(planned, planned.record)
-            self._pass_gates(planned, planned.record)
+            try:
+                self._run_stage(planned)
+            except OSError as error:  # in most cases of a full disk
+                told, hint = told_os_error(error, planned.folder.path)
+                raise StageFailed(f"{name} could not be run: {told}", hint=hint) from error
+
+    def _run_stage(self, planned: PlannedStage) -> None:
+        if planned.record is None:
+            planned.record = self._do(planned)
+        else:
+            planned.record = _decided_again(planned, planned.record)
+        self._pass_gates(planned, planned.record)
 
     def _do(self, planned: PlannedStage) -> StageRecord:
         names = self._pipeline.config.needs(planned.name)

@@ -64,7 +64,9 @@ def check_same_pipeline(pipeline: Pipeline) -> None:
         InvalidInput: it has files of something else.
     """
     folder, name = pipeline.folder, pipeline.config.name
-    if folder not in pipeline.file.resolve().parents:
+    # A pipeline's file may lie in its folder, and a folder may have lost pipeline.json alone.
+    is_known = folder in pipeline.file.resolve().parents or (folder / "stages").is_dir()
+    if not is_known:
         check_own_folder(
             folder,
             STORED,
