@@ -12,6 +12,7 @@ from rich.console import Console
 from assay_shared.errors import AssayError, InvalidInput, NotFound
 from assay_shared.runs.run_lock import held
 from assay_shared.settings.environment import ServiceSettings, read_settings
+from assay_trainer.pipelines.checks.stage_checks import check_stages
 from assay_trainer.pipelines.diagnosis.failures import told_os_error
 from assay_trainer.pipelines.levels.reproduction import (
     Reproduction,
@@ -23,7 +24,6 @@ from assay_trainer.pipelines.reporting.progress import shown_progress
 from assay_trainer.pipelines.reporting.state import as_values, print_state
 from assay_trainer.pipelines.reporting.writing import write_report
 from assay_trainer.pipelines.runner import Pipeline, PipelineRunner, PlannedStage
-from assay_trainer.pipelines.stage_checks import check_stages
 from assay_trainer.pipelines.stored_pipeline import (
     check_same_pipeline,
     store_pipeline,

@@ -79,7 +79,7 @@ def check_same_pipeline(pipeline: Pipeline) -> None:
     except (NotFound, DatasetError):
         return  # it is written again
     theirs, stages = stored.config.get("name"), stored.config.get("stages")
-    # Pipelines without a name of their own have the same one.
+    # Two files that give no name have the same default.
     is_other = isinstance(stages, dict) and stages.keys().isdisjoint(pipeline.config.stages)
     if theirs != name or (is_other and stored.file != pipeline.file.resolve()):
         raise Conflict(

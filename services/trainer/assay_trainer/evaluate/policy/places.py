@@ -76,7 +76,7 @@ def find_policies(given: str, steps: str | None) -> list[PolicyPlace]:
 def hub_name(given: str, beside: Path = Path()) -> tuple[str, str | None] | None:
     """Return the name and the revision of a hub's model; None of a folder or a run here.
 
-    A name whose first part is a folder, here or in `beside`, is a mistyped path unless it has a
+    A name whose first part is a folder of this place or of `beside` is a mistyped path unless it has a
     revision.
 
     Raises:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from assay_trainer.pipelines.checks.stage_policies import check_policy, policy_of
+from assay_trainer.pipelines.checks.stage_words import check_words
 from assay_trainer.pipelines.runner import Pipeline
 from assay_trainer.pipelines.stage_kinds import CommandStage
-from assay_trainer.pipelines.stage_policies import check_policy, policy_of
-from assay_trainer.pipelines.stage_words import check_words
 
 
 def check_stages(pipeline: Pipeline, names: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A policy that is no folder is looked up before anything runs."""
+"""A policy's name is looked up before anything runs."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def test_a_name_that_is_no_folder_is_told_as_a_hubs(
     order = ordered(tmp_path, "data/smollm2")
     for as_json in (False, True):
         plan_pipeline(order, as_json=as_json)
-        told = "e: data/smollm2 is no folder here: it is taken as a hub's name"
+        told = "e: data/smollm2 is not a folder here: it is taken as a hub's name"
         assert told in capsys.readouterr().out
 
 
@@ -65,7 +65,7 @@ def test_offline_a_name_without_a_copy_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(NotFound, match="no hub is asked in offline mode"):
+    with pytest.raises(NotFound, match="offline mode asks no hub"):
         plan_pipeline(ordered(tmp_path, "data/smollm2"), as_json=False)
 
 

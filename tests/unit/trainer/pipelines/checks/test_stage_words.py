@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from assay_shared.errors import InvalidInput
+from assay_trainer.pipelines.checks.stage_words import check_words
 from assay_trainer.pipelines.operation import PipelineOrder, plan_pipeline, run_pipeline
 from assay_trainer.pipelines.pipeline_config import load_pipeline
 from assay_trainer.pipelines.stage_command import StagePlaces
 from assay_trainer.pipelines.stage_folder import StageFolder
-from assay_trainer.pipelines.stage_words import check_words
 from tests.support.pipelines import open_pipeline
 
-EXAMPLES = Path(__file__).parents[4] / "configs" / "pipelines"
+EXAMPLES = Path(__file__).parents[5] / "configs" / "pipelines"
 EVALUATE = {"kind": "evaluate", "policy": "stage:t", "sets": {"a": "a"}}
 TRAIN = {"kind": "train", "run": "run.yaml"}
 

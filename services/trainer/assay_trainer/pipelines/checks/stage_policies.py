@@ -40,7 +40,7 @@ def check_policy(stage: AnyStage, own: StageFolder, places: StagePlaces) -> str:
         _check_offline(*found)
     except AssayError as error:
         raise NotFound(error.message, field=field, hint=error.hint) from None
-    return f"{own.name}: {given} is no folder here: it is taken as a hub's name"
+    return f"{own.name}: {given} is not a folder here: it is taken as a hub's name"
 
 
 def _check_offline(name: str, revision: str | None) -> None:
@@ -59,6 +59,6 @@ def _check_offline(name: str, revision: str | None) -> None:
         resolve("model", name, revision)
     except AssayError as error:
         raise NotFound(
-            f"{name} is no folder here, and no hub is asked in offline mode: {error.message}",
+            f"{name} is not a folder here, and offline mode asks no hub: {error.message}",
             hint="correct the path, or unset HF_HUB_OFFLINE",
         ) from None
