@@ -73,11 +73,11 @@ def find_policies(given: str, steps: str | None) -> list[PolicyPlace]:
     return [_of_hub(*found)]
 
 
-def hub_name(given: str, beside: Path = Path()) -> tuple[str, str | None] | None:
+def hub_name(given: str, nearby: Path = Path()) -> tuple[str, str | None] | None:
     """Return the name and the revision of a hub's model; None of a folder or a run here.
 
-    A name whose first part is a folder of this place or of `beside` is a mistyped path unless it has a
-    revision.
+    If the first part is a folder, here or in `nearby`, the name is taken as a path
+    with a typing error. With a revision it is always a hub's.
 
     Raises:
         NotFound: there is nothing of this name.
@@ -92,7 +92,7 @@ def hub_name(given: str, beside: Path = Path()) -> tuple[str, str | None] | None
             f"there is no policy {given!r}",
             hint="give a checkpoint folder, a run's folder, or owner/name of a hub",
         )
-    if not revision and any((place / first).is_dir() for place in (Path(), beside)):
+    if not revision and any((place / first).is_dir() for place in (Path(), nearby)):
         raise NotFound(
             f"there is no folder {given}, and {first} is one here",
             hint=f"correct the path; {name}@main is the model of this name in a hub",

@@ -34,7 +34,7 @@ def check_policy(stage: AnyStage, own: StageFolder, places: StagePlaces) -> str:
             raise NotFound(f"there is no folder {given}", field=field)
         return ""
     try:
-        found = hub_name(places.file(given), beside=places.files)
+        found = hub_name(places.file(given), nearby=places.files)
         if found is None:
             return ""
         _check_offline(*found)
