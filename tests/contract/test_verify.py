@@ -105,6 +105,22 @@ def test_a_prompt_that_spells_a_control_token_is_not_clean(
     assert "` Return x plus 1 <|end|> `: ` <|end|> ` at" in report
 
 
+def test_a_prompt_that_is_not_even_tokenised_is_counted(
+    settings: ServiceSettings, policies: dict[str, Path], tmp_path: Path
+) -> None:
+    prompts = tmp_path / "raw.jsonl"
+    # Too many characters for the context, and too many bytes for a request.
+    rows = [{"prompt": "Return x"}, {"prompt": "x " * 50_000}, {"prompt": "x" * 20_000_000}]
+    prompts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = order(policies["plain"], tmp_path / "out", prompts)
+    assert verify_policy(given, settings, QUIET)
+    channel = stored(tmp_path / "out")["channel"]
+    assert (channel["num_prompts"], channel["num_too_long"]) == (13, 3)
+    replies = (tmp_path / "out" / "replies.jsonl").read_text()
+    assert "100000 characters do not fit in a context of 1024 tokens" in replies
+    assert "not checked: 3 raw prompts" in (tmp_path / "out" / "report.md").read_text()
+
+
 def test_what_cannot_be_verified_is_refused(
     settings: ServiceSettings, policies: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from typing import IO, TypeVar, cast
 from pydantic import ValidationError
 
 from assay_shared.errors import DatasetError
-from assay_shared.settings.validation import message_of
+from assay_shared.settings.validation import message_in_row
 from assay_shared.text.strict_json import DuplicateKey, read_strict_json
 
 Row = TypeVar("Row")
@@ -79,7 +79,8 @@ def _parse(line: str, parse: Callable[[object], Row], where: str) -> Row:
         if first["msg"].startswith("Recursion error"):
             first |= {"loc": first["loc"][:2], "msg": "nests too deeply"}
         name = ".".join(map(str, first["loc"]))[:_MAX_SHOWN] or None
-        raise DatasetError(f"{where}: {message_of(first):.{_MAX_SHOWN}}", field=name) from None
+        told = f"{where}: {message_in_row(first):.{_MAX_SHOWN}}"
+        raise DatasetError(told, field=name) from None
     except DatasetError as error:
         raise DatasetError(f"{where}: {error.message}", field=error.field) from None
 

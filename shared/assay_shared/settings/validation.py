@@ -26,6 +26,16 @@ def message_of(error: Mapping[str, Any]) -> str:
     return _LENGTH.sub("List ", message)
 
 
+def message_in_row(error: Mapping[str, Any]) -> str:
+    """Return the message about a row of a file, with the name of a field that is missing.
+
+    In front of the place in the file, a field such as `dataset` reads as a word about the place.
+    """
+    name = ".".join(map(str, error["loc"]))
+    lacks = f": the row has no {name!r}" if error["type"] == "missing" and name else ""
+    return f"{message_of(error)}{lacks}"
+
+
 def validated(form: type[Form], value: object, field: str) -> Form:
     """Return `value` as `form`; `field` is its place in the caller's request.
 

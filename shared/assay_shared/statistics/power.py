@@ -12,6 +12,9 @@ POWER = 0.8
 MOST_TASKS = 1_000_000
 #: More discordant tasks than this are nearly as many in each repeat.
 _MANY = 60
+_ROUNDING = 1e-6
+#: Two ends of a Wilson interval have the same spread, to this share of it.
+_SAME = 1e-3
 
 
 def smallest_significant(num_tasks: int, num_discordant: int, alpha: float) -> float | None:
@@ -80,5 +83,27 @@ def tasks_to_decide(interval: Interval, bounds: tuple[float, ...], num_tasks: in
     distance = abs(interval.value - nearest)
     below, above = interval.value - interval.low, interval.high - interval.value
     half = below if nearest < interval.value else above
-    needed = num_tasks * (half / distance) ** 2 if distance > 0 and half < inf else inf
-    return max(num_tasks + 1, ceil(needed)) if needed <= MOST_TASKS else None
+    spread = _wilson_spread(interval)
+    if distance == 0 or half == inf:
+        return None
+    if spread is not None and 0 < nearest < 1:
+        needed = num_tasks * spread * nearest * (1 - nearest) / distance**2
+    else:
+        needed = num_tasks * (half / distance) ** 2
+    # Rounding must not add a task to a whole number.
+    return max(num_tasks + 1, ceil(needed - _ROUNDING)) if needed <= MOST_TASKS else None
+
+
+def _wilson_spread(interval: Interval) -> float | None:
+    """Return z squared by the number of trials of a Wilson interval; None of another interval.
+
+    Wilson's interval of a share p has each t with (p - t)**2 <= spread * t * (1 - t). It is not
+    symmetric, so near 0 and 1 it does not shrink with the root of the number.
+    """
+    found: list[float] = []
+    for end in (interval.low, interval.high):
+        if 0 < end < 1:
+            found.append((interval.value - end) ** 2 / (end * (1 - end)))
+        elif end != interval.value or end not in (0, 1):
+            return None
+    return found[0] if found and max(found) - min(found) <= _SAME * max(found) else None

@@ -188,7 +188,7 @@ def _whole_task(row: object) -> Task:
     task = Task.model_validate(row)
     for name in ("id", "dataset", "role", "prompt", "rubric"):
         if name not in task.model_fields_set:
-            raise DatasetError("Field required", field=name)
+            raise DatasetError(f"Field required: the row has no {name!r}", field=name)
     if len(task.id) > _MAX_ID_CHARACTERS:
         raise DatasetError(f"has at most {_MAX_ID_CHARACTERS} characters", field="id")
     return task

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from assay_shared.errors import DatasetError, RoleError
 from assay_shared.runs.json_lines import read_json_lines
-from assay_shared.settings.validation import message_of
+from assay_shared.settings.validation import message_in_row
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Message, PromptFormat, Role, Task
 from assay_trainer.data.governance.imported import refuse_kind, rows_to_open
@@ -176,4 +176,4 @@ def _messages(row: Mapping[str, object], parts: _Parts, field: str) -> tuple[Mes
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, (field, *first["loc"])))
-        raise DatasetError(message_of(first), field=place) from None
+        raise DatasetError(message_in_row(first), field=place) from None

@@ -95,9 +95,11 @@ def overrule(
 ) -> None:
     """Let a pipeline continue after a gate that stops it; the reason stays in its report."""
     from assay_shared.errors import InvalidInput
+    from assay_trainer.pipelines.gating.stopping import gate_told
     from assay_trainer.pipelines.stored_pipeline import stored_pipeline
 
     if not reason.strip():
         raise InvalidInput("give a reason", field="--reason")
-    stored_pipeline(folder).overrule(stage, reason.strip())
-    print(f"{stage} is overruled; `assay pipeline run` continues")
+    for gate in stored_pipeline(folder).overrule(stage, reason.strip()):
+        print(f"overruled: {gate_told(stage, gate)}")
+    print("`assay pipeline run` continues")

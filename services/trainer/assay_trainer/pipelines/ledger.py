@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.evaluation.records.sample_record import SampleRecord
 from assay_trainer.pipelines.pipeline_config import PipelineConfig
 from assay_trainer.pipelines.stage_folder import StageCosts, StageFolder, StageRecord, read_record
 from assay_trainer.pipelines.stage_kinds import AnyStage, MeasuringStage
@@ -32,8 +34,10 @@ def costs_of(stage: AnyStage, folder: StageFolder, config: PipelineConfig) -> St
     if isinstance(stage, MeasuringStage):
         for name in stage.sets:
             file = folder.output / name / "metrics.json"
-            costs = json.loads(file.read_text())["overall"].get("costs") if file.exists() else None
-            if costs:
+            overall = json.loads(file.read_text())["overall"] if file.exists() else {}
+            if overall.get("repair"):
+                tokens += _control_tokens(folder.output / name)
+            if costs := overall.get("costs"):
                 tokens += (costs["tokens"] or {}).get("total", 0.0)
                 judge_tokens += costs["judge_tokens"]
                 judge_money += costs["money"]
@@ -46,6 +50,13 @@ def costs_of(stage: AnyStage, folder: StageFolder, config: PipelineConfig) -> St
         judge_tokens=judge_tokens,
         money=seconds / _HOUR_S * rate(stage, config) + judge_money,
     )
+
+
+def _control_tokens(folder: Path) -> int:
+    """Return the tokens of the answers that a repair is compared with; no metric has them alone."""
+    file = folder / "samples.jsonl"
+    samples = read_json_lines(file, SampleRecord.model_validate) if file.exists() else ()
+    return sum(one.num_tokens for sample in samples for one in sample.control)
 
 
 def rate(stage: AnyStage, config: PipelineConfig) -> float:

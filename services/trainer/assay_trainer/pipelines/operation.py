@@ -1,16 +1,19 @@
 """From the command line to a pipeline's folder, its lock and its progress."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from assay_shared.errors import InvalidInput, NotFound
+from assay_shared.errors import AssayError, InvalidInput, NotFound
 from assay_shared.runs.run_lock import held
 from assay_shared.settings.environment import ServiceSettings, read_settings
+from assay_trainer.pipelines.checks.stage_checks import check_stages
+from assay_trainer.pipelines.diagnosis.failures import told_os_error
 from assay_trainer.pipelines.levels.reproduction import (
     Reproduction,
     ReproductionRecord,
@@ -21,7 +24,11 @@ from assay_trainer.pipelines.reporting.progress import shown_progress
 from assay_trainer.pipelines.reporting.state import as_values, print_state
 from assay_trainer.pipelines.reporting.writing import write_report
 from assay_trainer.pipelines.runner import Pipeline, PipelineRunner, PlannedStage
-from assay_trainer.pipelines.stored_pipeline import store_pipeline, stored_pipeline
+from assay_trainer.pipelines.stored_pipeline import (
+    check_same_pipeline,
+    store_pipeline,
+    stored_pipeline,
+)
 from assay_trainer.stop import Stop
 
 #: The first stage, the last one, or single ones.
@@ -46,10 +53,19 @@ def plan_pipeline(order: PipelineOrder, *, as_json: bool) -> None:
     """Print the stages with their state and expected costs."""
     config = order.config()
     found = Pipeline.open(_place(order.folder, config), order.file.resolve(), config)
+    check_same_pipeline(found)
+    notes = check_stages(found, found.stages)
     if as_json:
-        Console().print_json(json.dumps(as_values(found), default=str))
+        Console().print_json(json.dumps(as_values(found) | {"notes": notes}, default=str))
         return
-    print_state(found, Console())
+    console = Console()
+    print_state(found, console)
+    _print_notes(notes, console)
+
+
+def _print_notes(notes: list[str], console: Console) -> None:
+    for note in notes:
+        console.print(f"note: {note}", soft_wrap=True, highlight=False, markup=False)
 
 
 def run_pipeline(order: PipelineOrder, selection: Selection) -> None:
@@ -62,19 +78,58 @@ def run_pipeline(order: PipelineOrder, selection: Selection) -> None:
     names = selected(list(config.stages), selection)
     place = _place(order.folder, config)
     found = Pipeline.open(place, order.file.resolve(), config)
-    place.mkdir(parents=True, exist_ok=True)
+    check_same_pipeline(found)
     stop, console = Stop(), Console()
-    with held(place):
+    _print_notes(check_stages(found, names), console)
+    with _paths_in_errors(place):
+        place.mkdir(parents=True, exist_ok=True)
+        _run_held(found, names, stop, console)
+
+
+def _run_held(found: Pipeline, names: list[str], stop: Stop, console: Console) -> None:
+    """Run stages in the pipeline's folder, which no other process may use meanwhile."""
+    with held(found.folder):
+        check_same_pipeline(found)  # another pipeline may have taken the folder meanwhile
         store_pipeline(found)
         stop.listen()
         with shown_progress(console) as show:
             try:
                 PipelineRunner(found, stop, show).run(names)
                 _reproduce(found, to_reproduce(found), stop, show)
-            finally:
-                report = write_report(found)
+            except BaseException:
+                _report_an_end(found, console)
+                raise
+            report = write_report(found)
+            _print_skipped(found, console)
         print_state(found, console)
         console.print(f"report: {report}", soft_wrap=True, highlight=False)
+
+
+def _report_an_end(pipeline: Pipeline, console: Console) -> None:
+    """Write the report of a run that ends by an error, which matters more than the report."""
+    try:
+        write_report(pipeline)
+    except OSError as error:
+        told = f"no report is written: {told_os_error(error, pipeline.folder)[0]}"
+        console.print(told, soft_wrap=True, highlight=False, markup=False)
+    _print_skipped(pipeline, console)
+
+
+@contextmanager
+def _paths_in_errors(place: Path) -> Iterator[None]:
+    """Have errors of the system name a path and what to do."""
+    try:
+        yield
+    except OSError as error:
+        told, hint = told_os_error(error, place)
+        raise AssayError(told, hint=hint) from error
+
+
+def _print_skipped(pipeline: Pipeline, console: Console) -> None:
+    for name, one in pipeline.stages.items():
+        if one.record is not None and one.record.state == "skipped":
+            told = f"skipped: {name}: {one.record.reason}"
+            console.print(told, soft_wrap=True, highlight=False, markup=False)
 
 
 def reproduce_stages(folder: Path, names: tuple[str, ...]) -> bool:

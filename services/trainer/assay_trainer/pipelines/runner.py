@@ -8,11 +8,11 @@ from pathlib import Path
 from assay_shared.errors import AssayError, BudgetExceeded, Conflict, DatasetError, NotFound
 from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.runs.run_folder import RunFolder, append_line
-from assay_shared.types.wire import Wire
 from assay_trainer.pipelines.child import last_line, run_command
-from assay_trainer.pipelines.diagnosis.failures import why_it_failed
+from assay_trainer.pipelines.diagnosis.failures import told_os_error, why_it_failed
 from assay_trainer.pipelines.diagnosis.results import what_results_say
 from assay_trainer.pipelines.gating.gates import decide
+from assay_trainer.pipelines.gating.overruling import Overruled, still_stopping
 from assay_trainer.pipelines.gating.stopping import gate_hint, gate_told, stopping_gates
 from assay_trainer.pipelines.ledger import Forecast, costs_of, earlier_records, forecast, rate
 from assay_trainer.pipelines.levels.levels import StageResult
@@ -48,15 +48,6 @@ class StageFailed(AssayError):
 
 class GateStopped(AssayError):
     """A gate does not let the pipeline continue."""
-
-
-class Overruled(Wire):
-    """A line of overruled.jsonl: a gate that does not stop the pipeline, and why."""
-
-    stage: str
-    inputs: str
-    reason: str
-    time: float
 
 
 @dataclass
@@ -160,27 +151,64 @@ class Pipeline:
 
     def results(self) -> dict[str, StageResult]:
         """Return what conditions of levels see of each stage."""
+        left_out = self.left_out()
         return {
-            name: StageResult(one.stage, one.folder, one.record)
+            name: StageResult(one.stage, one.folder, one.record or left_out.get(name))
             for name, one in self.stages.items()
         }
 
+    def latest_events(self) -> dict[str, tuple[str, str]]:
+        """Return the kind of the newest event of each stage, and its reason if it was skipped."""
+        found: dict[str, tuple[str, str]] = {}
+        for event in RunFolder(self.folder).read_events():
+            name = event.data.get("stage", event.data.get("name"))
+            if isinstance(name, str):
+                found[name] = event.kind, str(event.data.get("reason", ""))
+        return found
+
+    def left_out(self) -> dict[str, StageRecord]:
+        """Return records of the stages that the last run skipped, and a run now would skip too."""
+        latest, found = self.latest_events(), dict[str, StageRecord]()
+        for name, one in self.stages.items():
+            kind, reason = latest.get(name, ("", ""))
+            if one.record is not None or kind != "stage_skipped":
+                continue
+            is_short = one.stage.skip_when_short and bool(self.too_dear(one))
+            if is_short or any(other in found for other in self.config.needs(name)):
+                found[name] = _skipped(one, reason)
+        return found
+
     def overrules(self) -> list[Overruled]:
-        """Return the stages whose gates a person has overruled."""
+        """Return what a person has overruled, of earlier inputs and gates too."""
         file = self.folder / _OVERRULED
         return list(read_json_lines(file, Overruled.model_validate)) if file.exists() else []
 
-    def overrule(self, name: str, reason: str) -> None:
-        """Let the pipeline continue after a stage's gates, and record why.
+    def overruled_now(self) -> list[Overruled]:
+        """Return what is overruled of the gates as they stand, with their numbers."""
+        gates = [
+            (gate, one.folder)
+            for one in self.stages.values()
+            if one.record is not None
+            for gate in stopping_gates(one.record.gates)
+        ]
+        return [line for line in self.overrules() if any(line.covers(*one) for one in gates)]
+
+    def overrule(self, name: str, reason: str) -> list[GateResult]:
+        """Let the pipeline continue after a stage's gates, record why, and return these gates.
 
         Raises:
             NotFound: there is no such stage, or no gate of it stops the pipeline.
         """
         found = self.stages.get(name)
-        if found is None or found.record is None or not stopping_gates(found.record.gates):
+        gates: list[GateResult] = []
+        if found is not None and found.record is not None:
+            gates = still_stopping(found.record.gates, found.folder, self.overrules())
+        if found is None or not gates:
             raise NotFound(f"no gate of a stage {name!r} stops this pipeline")
-        row = Overruled(stage=name, inputs=found.folder.inputs, reason=reason, time=time.time())
-        append_line(self.folder / _OVERRULED, row.model_dump_json())
+        for gate in gates:
+            line = Overruled.of(gate, found.folder, reason, time.time())
+            append_line(self.folder / _OVERRULED, line.model_dump_json())
+        return gates
 
 
 class PipelineRunner:
@@ -207,11 +235,18 @@ class PipelineRunner:
         """
         for name in names:
             planned = self._pipeline.stages[name]
-            if planned.record is None:
-                planned.record = self._do(planned)
-            else:
-                planned.record = _decided_again(planned, planned.record)
-            self._pass_gates(planned, planned.record)
+            try:
+                self._run_stage(planned)
+            except OSError as error:  # in most cases of a full disk
+                told, hint = told_os_error(error, planned.folder.path)
+                raise StageFailed(f"{name} could not be run: {told}", hint=hint) from error
+
+    def _run_stage(self, planned: PlannedStage) -> None:
+        if planned.record is None:
+            planned.record = self._do(planned)
+        else:
+            planned.record = _decided_again(planned, planned.record)
+        self._pass_gates(planned, planned.record)
 
     def _do(self, planned: PlannedStage) -> StageRecord:
         names = self._pipeline.config.needs(planned.name)
@@ -296,26 +331,28 @@ class PipelineRunner:
         return record
 
     def _skip(self, planned: PlannedStage, reason: str) -> StageRecord:
-        record = StageRecord(
-            name=planned.name,
-            kind=planned.stage.kind,
-            inputs=planned.folder.inputs,
-            state="skipped",
-            reason=reason,
-            finished=time.time(),
-        )
         self._log.record("stage_skipped", stage=planned.name, reason=reason)
-        return record  # not written: with a larger budget it is done
+        return _skipped(planned, reason)  # not written: with a larger budget it is done
 
     def _pass_gates(self, planned: PlannedStage, record: StageRecord) -> None:
-        stopping = stopping_gates(record.gates)
-        overruled = {(one.stage, one.inputs) for one in self._pipeline.overrules()}
-        if stopping and (planned.name, planned.folder.inputs) not in overruled:
+        stopping = still_stopping(record.gates, planned.folder, self._pipeline.overrules())
+        if stopping:
             self._log.record("gate_stopped", stage=planned.name)
             said = what_results_say(planned.stage, planned.folder)
-            raise GateStopped(
-                gate_told(planned.name, stopping[0]), hint=gate_hint(stopping[0], said)
-            )
+            # All of them, because one reason overrules all.
+            told = "; ".join(gate_told(planned.name, one) for one in stopping)
+            raise GateStopped(told, hint=gate_hint(stopping[0], said))
+
+
+def _skipped(planned: PlannedStage, reason: str) -> StageRecord:
+    return StageRecord(
+        name=planned.name,
+        kind=planned.stage.kind,
+        inputs=planned.folder.inputs,
+        state="skipped",
+        reason=reason,
+        finished=time.time(),
+    )
 
 
 def _decided_again(planned: PlannedStage, record: StageRecord) -> StageRecord:

@@ -148,7 +148,9 @@ def _policy_of_run(given: str, places: StagePlaces) -> list[str]:
         return ["policy.new=null", "policy.hub=null", f"policy.folder={folder}"]
     if (places.files / given).exists() or Path(given).is_absolute():
         return ["policy.new=null", "policy.hub=null", f"policy.folder={places.file(given)}"]
-    return ["policy.new=null", "policy.folder=null", f"policy.hub={given}"]
+    name, _, revision = given.partition("@")
+    hub = ["policy.new=null", "policy.folder=null", f"policy.hub={name}"]
+    return [*hub, f"policy.revision={revision}"] if revision else hub
 
 
 def _evaluate(stage: MeasuringStage, own: StageFolder, places: StagePlaces) -> list[str]:
@@ -161,7 +163,7 @@ def _evaluate(stage: MeasuringStage, own: StageFolder, places: StagePlaces) -> l
         words += ["--sets", one]
     words += ["--output", str(own.output), "--protocol-file", str(protocol)]
     words += [] if stage.limit is None else ["--limit", str(stage.limit)]
-    return [*words, *_options(stage.options, own, places)]
+    return [*words, *option_words(stage.options, own, places)]
 
 
 def _compare(stage: CompareStage, own: StageFolder, places: StagePlaces) -> list[str]:
@@ -172,13 +174,13 @@ def _compare(stage: CompareStage, own: StageFolder, places: StagePlaces) -> list
         arms += ["--arm", f"{side}={folders}"]
     expect = [] if stage.expect is None else ["--expect", places.file(stage.expect)]
     output = ["--output", str(own.output)]
-    return ["compare", *arms, *expect, *output, *_options(stage.options, own, places)]
+    return ["compare", *arms, *expect, *output, *option_words(stage.options, own, places)]
 
 
 def _handoff(stage: HandoffStage, own: StageFolder, places: StagePlaces) -> list[str]:
     shutil.rmtree(own.output, ignore_errors=True)
     options = ["--dtype", stage.dtype, "--min-stopping", str(stage.min_stopping)]
-    options += _options(stage.options, own, places)
+    options += option_words(stage.options, own, places)
     return ["handoff", places.policy(stage.policy), "--output", str(own.output), *options]
 
 
@@ -187,7 +189,7 @@ def _instructions(stage: SFTDataStage, own: StageFolder, places: StagePlaces) ->
     words = ["data", "instructions", places.file(stage.file), "--output", str(own.output)]
     if stage.policy is not None:
         words += ["--policy", places.policy(stage.policy)]
-    return [*words, *_options(stage.options, own, places)]
+    return [*words, *option_words(stage.options, own, places)]
 
 
 def _from_samples(
@@ -196,7 +198,7 @@ def _from_samples(
     shutil.rmtree(own.output, ignore_errors=True)
     folders = [str(places.stages[name].output) for name in stage.evaluations]
     words = ["data", stage.kind, *folders, "--output", str(own.output)]
-    return [*words, *_options(stage.options, own, places)]
+    return [*words, *option_words(stage.options, own, places)]
 
 
 def _report(stage: ReportStage, own: StageFolder, places: StagePlaces) -> list[str]:
@@ -227,7 +229,9 @@ _COMMANDS: tuple[tuple[type, Callable[..., list[str]]], ...] = (
 )
 
 
-def _options(given: Mapping[str, OptionValue], own: StageFolder, places: StagePlaces) -> list[str]:
+def option_words(
+    given: Mapping[str, OptionValue], own: StageFolder, places: StagePlaces
+) -> list[str]:
     """Return the words of options: true is a flag, false its opposite, a list repeats it."""
     words: list[str] = []
     for name, value in given.items():

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from assay_shared.errors import DatasetError, NotFound
+from assay_shared.errors import Conflict, DatasetError, NotFound
+from assay_shared.runs.own_folder import check_own_folder
 from assay_shared.runs.regular_file import read_regular, reason_of
 from assay_shared.runs.run_folder import write_json
 from assay_shared.settings.run_file import parse_config
@@ -55,6 +56,40 @@ class StoredPipeline:
         return Pipeline.recorded(self.folder, self.file, self.config, self.inputs)
 
 
+def check_same_pipeline(pipeline: Pipeline) -> None:
+    """Check that the pipeline's folder is its own, a new or an empty one.
+
+    Raises:
+        Conflict: another pipeline has the folder.
+        InvalidInput: it has files of something else.
+    """
+    folder, name = pipeline.folder, pipeline.config.name
+    # A pipeline's file may lie in its folder, and a folder may have lost pipeline.json alone.
+    is_known = folder in pipeline.file.resolve().parents or (folder / "stages").is_dir()
+    if not is_known:
+        check_own_folder(
+            folder,
+            STORED,
+            "is not the folder of a pipeline",
+            "name a new or an empty folder, or that of this pipeline",
+            field="--folder",
+        )
+    try:
+        stored = _read(folder)
+    except (NotFound, DatasetError):
+        return  # it is written again
+    theirs, stages = stored.config.get("name"), stored.config.get("stages")
+    # Two files that give no name have the same default.
+    is_other = isinstance(stages, dict) and stages.keys().isdisjoint(pipeline.config.stages)
+    if theirs != name or (is_other and stored.file != pipeline.file.resolve()):
+        raise Conflict(
+            f"{folder} is of the pipeline {theirs!r:.100} of {stored.file}, and {pipeline.file} "
+            f"is the pipeline {name!r}",
+            field="--folder",
+            hint="name another --folder; if it is the same pipeline, give it its old name",
+        )
+
+
 def store_pipeline(pipeline: Pipeline) -> None:
     """Write pipeline.json."""
     write_json(
@@ -76,9 +111,21 @@ def read_stored(folder: Path) -> StoredPipeline:
         ConfigError: its pipeline is of another version.
     """
     folder = folder.resolve()
+    stored = _read(folder)
+    config = parse_config(PipelineConfig, stored.config, source=str(folder / STORED))
+    return StoredPipeline(folder, stored.file, config, stored.inputs)
+
+
+def _read(folder: Path) -> _Stored:
+    """Return pipeline.json; its pipeline may be of another version.
+
+    Raises:
+        NotFound: the folder has none.
+        DatasetError: it cannot be read.
+    """
     file = folder / STORED
     try:
-        stored = _Stored.model_validate_json(read_regular(file, _MOST_BYTES))
+        return _Stored.model_validate_json(read_regular(file, _MOST_BYTES))
     except FileNotFoundError:
         raise NotFound(f"{folder} is not the folder of a pipeline: it lacks {STORED}") from None
     except OSError as error:
@@ -88,8 +135,6 @@ def read_stored(folder: Path) -> StoredPipeline:
         field = ".".join(map(str, first["loc"]))[:200] or None
         told = f"{file} cannot be read: {message_of(first):.200}"
         raise DatasetError(told, field=field) from None
-    config = parse_config(PipelineConfig, stored.config, source=str(file))
-    return StoredPipeline(folder, stored.file, config, stored.inputs)
 
 
 def stored_pipeline(folder: Path) -> Pipeline:

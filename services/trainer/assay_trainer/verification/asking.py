@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from assay_shared.clients import InferenceClient, RetryBudget
-from assay_shared.errors import Conflict, DatasetError, InvalidInput
+from assay_shared.errors import Conflict, DatasetError, InvalidInput, TooLarge
 from assay_shared.interfaces import Generator
 from assay_shared.runs.run_folder import append_line
 from assay_shared.runtime.gather import gather
@@ -16,15 +16,16 @@ from assay_trainer.verification.probes import ChannelProbe
 
 _REPLIES = "replies.jsonl"
 _RETRY = RetryBudget(attempts=20, total_s=45.0, absent_s=10.0)
-#: The service names this field for a prompt that leaves no room for an answer.
-_TOO_LONG = "sampling.max_tokens"
+#: Fields that the service names for a text that leaves no room for an answer, or that it does not
+#: tokenise: it has more characters than a context of this length can hold, or takes too long.
+_OF_TEXT = ("sampling.max_tokens", "prompt", "messages")
 
 
 class ProbeReply(Wire):
     """A line of replies.jsonl: the ids that the engine read, and its answer."""
 
     key: str
-    #: Empty if the service refused the input, which is longer than the model's context.
+    #: Empty if the service refused the input, in most cases as longer than the model's context.
     prompt_ids: tuple[int, ...] = ()
     answer_ids: tuple[int, ...] = ()
     text: str = ""
@@ -86,8 +87,10 @@ async def reply_to(client: Generator, probe: ChannelProbe, version: PolicyVersio
     """
     try:
         found = await client.generate(probe.request)
+    except TooLarge as error:
+        return ProbeReply(key=probe.key, refused=error.message)
     except InvalidInput as error:
-        if error.field != _TOO_LONG:
+        if error.field not in _OF_TEXT:
             raise
         return ProbeReply(key=probe.key, refused=error.message)
     (answer,) = found.completions

@@ -53,7 +53,7 @@ class ChannelVerdict(Wire):
     verdict: Literal["CLEAN", "NOT_CLEAN", "UNPROVEN"]
     num_prompts: int
     num_tokens: int
-    #: Raw prompts that are longer than the model's context; they were not checked.
+    #: Raw prompts that the service refused, as longer than the context; they were not checked.
     num_too_long: int
     num_with_bos: int
     num_unclean: int

@@ -62,6 +62,8 @@ def print_verification(found: Verification, report: Path, console: Console) -> N
         lines.append(f"  {kind.kind}: raw {_share(kind.raw.does_as_asked)}{told}")
     for one in found.channel.controls:
         lines.append(f"planted {one.form.value}: {one.num_found} of {one.num_sent} found")
+    if found.channel.num_too_long:
+        lines.append(_told_too_long(found.channel))
     lines.append(f"channel {told_verdict(found.channel)}; report: {report}")
     console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
@@ -74,6 +76,13 @@ def told_verdict(channel: ChannelVerdict) -> str:
     of = f"of {channel.num_prompts} raw prompts ({channel.num_tokens} tokens)"
     name = channel.verdict.replace("_", " ")
     return f"{name}: {channel.num_unclean} {of} have tokens that are not the prompt's own"
+
+
+def _told_too_long(channel: ChannelVerdict) -> str:
+    return (
+        f"not checked: {channel.num_too_long} raw prompts that are longer than the context "
+        "(`refused` in replies.jsonl has the reasons)"
+    )
 
 
 def _of_channel(found: Verification) -> list[str]:
@@ -92,7 +101,7 @@ def _of_channel(found: Verification) -> list[str]:
         f"- Chat template: {'yes' if tokens.has_chat_template else 'none'}.",
     ]
     if channel.num_too_long:
-        lines.append(f"- {channel.num_too_long} raw prompts exceed the context: not checked.")
+        lines.append(f"- {_told_too_long(channel)}.")
     lines += [
         "",
         "| planted control | sent | found | by tokens | by difference |",

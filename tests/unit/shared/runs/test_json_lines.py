@@ -46,7 +46,7 @@ def test_gzip_is_undone(tmp_path: Path) -> None:
     ("bad", "message"),
     [
         ("{", r"^\S*rows.jsonl:3: not JSON: "),
-        ("{}", r"^id: \S*rows.jsonl:3: Field required$"),
+        ("{}", r"^id: \S*rows.jsonl:3: Field required: the row has no 'id'$"),
         (line("forbidden"), r"^id: \S*rows.jsonl:3: it is forbidden$"),
         (line("a"), r"^id: \S*rows.jsonl:3: 'a' stands in line 1 already$"),
         ('{"id": "b", "id": "c"}', r"^\S*rows.jsonl:3: an object has the key 'id' twice$"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from assay_shared.statistics.binomial import mcnemar_p
-from assay_shared.statistics.interval import Interval
+from assay_shared.statistics.interval import Interval, wilson_bounds, wilson_interval
 from assay_shared.statistics.power import (
     detectable,
     detectable_share,
@@ -62,3 +62,22 @@ def test_twice_the_precision_needs_four_times_the_tasks() -> None:
     found = tasks_to_decide(Interval(0.01, -0.03, 0.05), (-0.03, 0.03), 100)
     assert found == pytest.approx(400, abs=1)
     assert tasks_to_decide(Interval(0.03, 0.0, 0.06), (0.03,), 100) is None
+
+
+@pytest.mark.parametrize(
+    ("right", "total", "bound"),
+    [(5, 5, 0.9), (0, 5, 0.1), (3, 3, 0.5), (49, 50, 0.95), (1, 20, 0.1), (12, 30, 0.5)],
+)
+def test_a_share_is_decided_by_just_so_many_tasks(right: int, total: int, bound: float) -> None:
+    """Wilson's interval of the same share, of that many tasks and of one fewer, says so."""
+    share = right / total
+    needed = tasks_to_decide(wilson_interval(right, total, 0.95), (bound,), total)
+    assert needed is not None
+    low, high = wilson_bounds(share, needed, 0.95)
+    assert not low < bound < high
+    low, high = wilson_bounds(share, needed - 1, 0.95)
+    assert low < bound < high
+
+
+def test_an_interval_near_one_that_is_not_wilsons_is_taken_as_symmetric() -> None:
+    assert tasks_to_decide(Interval(0.95, 0.9, 1.0), (0.925,), 100) == 400

@@ -67,14 +67,37 @@ def find_policies(given: str, steps: str | None) -> list[PolicyPlace]:
         return [_of_run(RunFolder(run), wanted)]
     if steps is not None:
         raise InvalidInput(f"it goes with a run's folder, which {given} is not", field="--steps")
-    if Path(given).is_dir():
+    found = hub_name(given)
+    if found is None:
         return [PolicyPlace("folder", given, Path(given).resolve())]
-    if _HUB.fullmatch(given):
-        return [_of_hub(given)]
-    raise NotFound(
-        f"there is no policy {given!r}",
-        hint="give a checkpoint folder, a run's folder, or owner/name of a hub",
-    )
+    return [_of_hub(*found)]
+
+
+def hub_name(given: str, nearby: Path = Path()) -> tuple[str, str | None] | None:
+    """Return the name and the revision of a hub's model; None of a folder or a run here.
+
+    If the first part is a folder, here or in `nearby`, the name is taken as a path
+    with a typing error. With a revision it is always a hub's.
+
+    Raises:
+        NotFound: there is nothing of this name.
+    """
+    path, colon, _ = given.rpartition(":")
+    if Path(given).is_dir() or (colon and is_run(Path(path))):
+        return None
+    name, _, revision = given.partition("@")
+    first = name.partition("/")[0]
+    if not _HUB.fullmatch(given):
+        raise NotFound(
+            f"there is no policy {given!r}",
+            hint="give a checkpoint folder, a run's folder, or owner/name of a hub",
+        )
+    if not revision and any((place / first).is_dir() for place in (Path(), nearby)):
+        raise NotFound(
+            f"there is no folder {given}, and {first} is one here",
+            hint=f"correct the path; {name}@main is the model of this name in a hub",
+        )
+    return name, revision or None
 
 
 def is_run(path: Path) -> bool:
@@ -82,11 +105,10 @@ def is_run(path: Path) -> bool:
     return (path / "config.json").is_file() and (path / "events.jsonl").is_file()
 
 
-def _of_hub(given: str) -> PolicyPlace:
+def _of_hub(name: str, revision: str | None) -> PolicyPlace:
     from assay_trainer.hub import download, list_files, model_files, resolve
 
-    name, _, revision = given.partition("@")
-    repository = resolve("model", name, revision or None)
+    repository = resolve("model", name, revision)
     folder = download(repository, model_files(list(list_files(repository)), repository))
     return PolicyPlace("hub", name, folder, revision=repository.revision)
 

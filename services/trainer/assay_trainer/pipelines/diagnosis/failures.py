@@ -1,13 +1,23 @@
 """Why a stage's command failed, by its exit code and the end of its log."""
 
+import errno
 import re
+import shutil
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 from assay_shared.runtime.processes import last_lines
 from assay_trainer.pipelines.stage_folder import StageFolder
 
 _LINES = 200
+#: With less room than this, a log on the disk may lack its last words.
+_FULL_BYTES = 2**20
+_DISK_IS_FULL = (
+    "the disk is full: `assay prune --dry-run`, or fewer retention.checkpoints; then the same "
+    "command resumes"
+)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 #: A sign in the log, and what it means; the first that fits counts.
 _SIGNS = (
@@ -19,7 +29,7 @@ _SIGNS = (
     ),
     (
         r"No space left on device|disk is full",
-        "the disk is full: `assay prune --dry-run`, or fewer retention.checkpoints",
+        _DISK_IS_FULL,
     ),
     (
         r"no inference service at|Connection refused|nobody listens|is not ready",
@@ -57,3 +67,11 @@ def why_it_failed(folder: StageFolder, exit_code: int) -> Iterator[str]:
         if re.search(sign, log):
             yield told
             return
+    if shutil.disk_usage(folder.path).free < _FULL_BYTES:
+        yield _DISK_IS_FULL
+
+
+def told_os_error(error: OSError, place: Path) -> tuple[str, str]:
+    """Return an error of the system with its path, else with `place`, and what to do about it."""
+    told = f"{error.filename or place}: {error.strerror or error}"
+    return told, _DISK_IS_FULL if error.errno in _NO_ROOM else "the same command resumes"

@@ -29,7 +29,7 @@ def register_of(pipeline: Pipeline) -> dict[str, Any]:
         "data": {one.name: found for one in done if (found := _data(one))},
         "models": {name: one for name, one in models.items() if one is not None},
         "decisions": decisions + levels,
-        "overruled": [one.model_dump(mode="json") for one in pipeline.overrules()],
+        "overruled": [one.model_dump(mode="json") for one in pipeline.overruled_now()],
     }
     return entry | provenance()
 

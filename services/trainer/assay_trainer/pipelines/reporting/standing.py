@@ -1,17 +1,17 @@
 """The standing of a pipeline's stages: what is done, runs, failed or waits, and why."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from assay_shared.errors import DatasetError
-from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.browser.facts.pipeline_facts import STAGE_MARK, StageFacts
 from assay_trainer.pipelines.child import last_line
 from assay_trainer.pipelines.diagnosis.failures import why_it_failed
 from assay_trainer.pipelines.diagnosis.results import what_results_say
+from assay_trainer.pipelines.gating.overruling import Overruled, still_stopping
 from assay_trainer.pipelines.gating.stopping import gate_hint, gate_told, stopping_gates
 from assay_trainer.pipelines.runner import Pipeline, PlannedStage
-from assay_trainer.pipelines.stage_folder import CommandAttempt, StageRecord
+from assay_trainer.pipelines.stage_folder import CommandAttempt, GateResult, StageRecord
 from assay_trainer.pipelines.stage_kinds import TrainStage
 
 _MOST_LINE = 300
@@ -22,7 +22,7 @@ _BLOCKS = ("failed", "stopped", "unreadable")
 
 def standing(pipeline: Pipeline, *, is_running: bool) -> list[StageFacts]:
     """Return the stages in order; `is_running` tells whether a process runs the pipeline."""
-    last = _last_events(pipeline)
+    last = pipeline.latest_events()
     overruled = _overruled(pipeline)
     found: list[StageFacts] = []
     blocked = ""
@@ -30,9 +30,9 @@ def standing(pipeline: Pipeline, *, is_running: bool) -> list[StageFacts]:
         facts = _stage(pipeline, one, last, is_running)
         stopping = [] if one.record is None else stopping_gates(one.record.gates)
         if stopping:
-            reason = overruled.get((one.name, one.folder.inputs))
-            facts = _at_gate(facts, one, reason)
-            blocked = blocked or ("" if reason else f"a gate of {one.name} stops the pipeline")
+            facts = _at_gate(facts, one, stopping, overruled)
+            stops = not facts.is_overruled
+            blocked = blocked or (f"a gate of {one.name} stops the pipeline" if stops else "")
         elif facts.state in ("to do", "waits"):
             facts = _waiting(pipeline, one, facts, blocked)
         elif facts.state in _BLOCKS:
@@ -41,22 +41,12 @@ def standing(pipeline: Pipeline, *, is_running: bool) -> list[StageFacts]:
     return found
 
 
-def _last_events(pipeline: Pipeline) -> dict[str, tuple[str, str]]:
-    """Return the kind of the newest event of each stage, and its reason if it was skipped."""
-    found: dict[str, tuple[str, str]] = {}
-    for event in RunFolder(pipeline.folder).read_events():
-        name = event.data.get("stage", event.data.get("name"))
-        if isinstance(name, str):
-            found[name] = event.kind, str(event.data.get("reason", ""))
-    return found
-
-
-def _overruled(pipeline: Pipeline) -> dict[tuple[str, str], str]:
+def _overruled(pipeline: Pipeline) -> list[Overruled]:
     try:
-        return {(one.stage, one.inputs): one.reason for one in pipeline.overrules()}
+        return pipeline.overruled_now()
     except DatasetError as error:
         pipeline.problems["overruled.jsonl"] = str(error)
-        return {}
+        return []
 
 
 def _stage(
@@ -130,14 +120,20 @@ def _begun(
     return replace(facts, state="stopped", why=why, advice=(again,))
 
 
-def _at_gate(facts: StageFacts, one: PlannedStage, reason: str | None) -> StageFacts:
-    """Return a stage with a gate that stops the pipeline, or was overruled with a reason."""
-    assert one.record is not None
-    first = stopping_gates(one.record.gates)[0]
-    told = gate_told(one.name, first)
-    if reason is not None:
-        return replace(facts, why=told, advice=(f"overruled: {reason}",), is_overruled=True)
-    return replace(facts, why=told, advice=(gate_hint(first, _said(one)),))
+def _at_gate(
+    facts: StageFacts,
+    one: PlannedStage,
+    stopping: Sequence[GateResult],
+    overruled: Sequence[Overruled],
+) -> StageFacts:
+    """Return a stage with gates that stop the pipeline, or were overruled with reasons."""
+    left = still_stopping(stopping, one.folder, overruled)
+    told = "; ".join(gate_told(one.name, gate) for gate in left or stopping)
+    if not left:
+        reasons = dict.fromkeys(line.reason for line in overruled if line.stage == one.name)
+        advice = tuple(f"overruled: {reason}" for reason in reasons)
+        return replace(facts, why=told, advice=advice, is_overruled=True)
+    return replace(facts, why=told, advice=(gate_hint(left[0], _said(one)),))
 
 
 def _said(one: PlannedStage) -> list[str]:

@@ -4,6 +4,8 @@ from rich.console import Console
 from rich.table import Table
 
 from assay_shared.text.markdown import visible
+from assay_trainer.pipelines.gating.overruling import still_stopping
+from assay_trainer.pipelines.gating.stopping import stopping_gates
 from assay_trainer.pipelines.ledger import Forecast, rate
 from assay_trainer.pipelines.runner import Pipeline, PlannedStage
 
@@ -16,7 +18,7 @@ EXPECTED_COLUMNS = ("to do", "least h", "money", "expected h", "money", "most h"
 
 def stage_rows(pipeline: Pipeline) -> Rows:
     """Return a row of the columns for each stage, and one for all of them."""
-    rows = [_row(one) for one in pipeline.stages.values()]
+    rows = [_row(pipeline, one) for one in pipeline.stages.values()]
     done = [one.record.costs for one in pipeline.stages.values() if one.record is not None]
     total = (
         "all", "", f"{len(done)} of {len(rows)}",
@@ -71,19 +73,19 @@ def as_values(pipeline: Pipeline) -> dict[str, object]:
                 "kind": one.stage.kind,
                 "folder": str(one.folder.output),
                 "inputs": one.folder.inputs,
-                "state": _state(one),
+                "state": _state(pipeline, one),
                 "expected_hours": one.expected.hours,
                 "expected_money": one.expected.money,
                 "record": None if one.record is None else one.record.model_dump(mode="json"),
             }
             for one in pipeline.stages.values()
         ],
-        "overruled": [one.model_dump(mode="json") for one in pipeline.overrules()],
+        "overruled": [one.model_dump(mode="json") for one in pipeline.overruled_now()],
     }
 
 
-def _row(planned: PlannedStage) -> tuple[str, ...]:
-    head = (planned.name, planned.stage.kind, _state(planned))
+def _row(pipeline: Pipeline, planned: PlannedStage) -> tuple[str, ...]:
+    head = (planned.name, planned.stage.kind, _state(pipeline, planned))
     if planned.record is None:
         return (*head, f"{planned.folder.seconds() / _HOUR_S:.2f}", "", "", "", "")
     costs = planned.record.costs
@@ -93,13 +95,23 @@ def _row(planned: PlannedStage) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _state(planned: PlannedStage) -> str:
-    if planned.record is not None:
-        verdicts = [gate.verdict for gate in planned.record.gates]
+def _state(pipeline: Pipeline, planned: PlannedStage) -> str:
+    record = planned.record or pipeline.left_out().get(planned.name)
+    if record is not None:
+        verdicts = [gate.verdict for gate in record.gates]
         worst = next((one for one in ("FAIL", "INCONCLUSIVE", "PASS") if one in verdicts), "")
-        reason = f": {planned.record.reason}" if planned.record.reason else ""
-        return f"{planned.record.state}{reason} {worst}".strip()
-    return "begun" if planned.folder.attempts() else "to do"
+        reason = f": {record.reason}" if record.reason else ""
+        stopping = stopping_gates(record.gates)
+        left = still_stopping(stopping, planned.folder, pipeline.overrules()) if stopping else []
+        overruled = ", overruled" if len(left) < len(stopping) else ""
+        return f"{record.state}{reason} {worst}{overruled}".strip()
+    attempts = planned.folder.attempts()
+    code = attempts[-1].exit_code if attempts else None
+    # A stop and a used up budget end a command with an exit code too.
+    has_failed = pipeline.latest_events().get(planned.name, ("", ""))[0] == "stage_failed"
+    if code and has_failed:
+        return f"failed: exit code {code}"
+    return "begun" if attempts else "to do"
 
 
 def _hours(told: Forecast) -> tuple[float, float, float]:

@@ -1,12 +1,13 @@
 """The tables of a pipeline's report: one content for the page, Markdown, plain text and JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from assay_trainer.pipelines.diagnosis.results import what_results_say
 from assay_trainer.pipelines.gating.gates import told_value
 from assay_trainer.pipelines.gating.numbers import numbers_of
+from assay_trainer.pipelines.gating.overruling import Overruled
 from assay_trainer.pipelines.ledger import rate
 from assay_trainer.pipelines.levels.levels import LevelResult, decide_levels
 from assay_trainer.pipelines.levels.reproduction import stored_reproduction
@@ -52,7 +53,8 @@ def all_tables(pipeline: Pipeline) -> list[ReportTable]:
         ReportTable("Measured", _MEASURED, [_measured_row(one) for one in points(pipeline)], _OVER),
         ReportTable("Gates", _GATES, list(_gates(pipeline)), _GATES_NOTE),
         ReportTable("What the numbers say", ("stage", "advice"), list(_said(pipeline))),
-        ReportTable("Overruled", ("stage", "reason"), _overruled(pipeline)),
+        ReportTable("Overruled", _OVERRULED, _overruled(pipeline.overruled_now())),
+        ReportTable("Overruled before", _OVERRULED, _overruled_before(pipeline), _BEFORE_NOTE),
         ReportTable("Stages and costs", STAGE_COLUMNS, stage_rows(pipeline)),
         ReportTable("Time and money of phases", _PHASES, _phases(pipeline), _PHASES_NOTE),
         ReportTable("Done again", ("stage", "verdict", "found"), list(_reproduced(pipeline))),
@@ -121,8 +123,24 @@ def _said(pipeline: Pipeline) -> Iterator[tuple[str, ...]]:
             yield from ((one.name, told) for told in what_results_say(one.stage, one.folder))
 
 
-def _overruled(pipeline: Pipeline) -> Rows:
-    return [(one.stage, one.reason) for one in pipeline.overrules()]
+_OVERRULED = ("stage", "set", "number", "rule", "measured", "verdict", "reason")
+_BEFORE_NOTE = "Of other inputs, gates or numbers than now: nothing continues by them."
+
+
+def _overruled(found: Iterable[Overruled]) -> Rows:
+    return [
+        (one.stage, one.set, one.metric, one.bound, _measured(one), one.verdict or "", one.reason)
+        for one in found
+    ]
+
+
+def _measured(one: Overruled) -> str:
+    return "" if one.value is None else f"{one.value:.4g}"
+
+
+def _overruled_before(pipeline: Pipeline) -> Rows:
+    now = pipeline.overruled_now()
+    return _overruled(one for one in pipeline.overrules() if one not in now)
 
 
 _PHASES = (

@@ -1,5 +1,6 @@
 """What a failed stage's log says to do."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,17 @@ def test_the_last_lines_of_a_log_name_what_to_change(
     own.path.mkdir(parents=True)
     own.log.write_text(f"SFT ...\n{line}\n\n")
     assert word in " ".join(why_it_failed(own, code))
+
+
+def test_a_log_that_a_full_disk_cut_tells_the_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = StageFolder(tmp_path, "sft", "1")
+    own.path.mkdir(parents=True)
+    own.log.write_text("step 3 of 10\n")
+    full = shutil.disk_usage(tmp_path)._replace(free=4096)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: full)
+    assert "assay prune" in " ".join(why_it_failed(own, 1))
 
 
 def test_an_unknown_failure_gets_no_advice(tmp_path: Path) -> None:

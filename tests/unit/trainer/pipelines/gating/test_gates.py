@@ -59,8 +59,14 @@ def test_the_whole_interval_decides(
 def test_an_open_verdict_tells_how_many_tasks_would_decide(tmp_path: Path) -> None:
     folder = evaluated(tmp_path, accepted_at_1=estimate(0.5, 0.4, 0.6))
     (found,) = decide(stage(at_least=0.45), folder)
-    assert found.tasks_to_decide == 400  # half the width needs four times the tasks
+    assert found.tasks_to_decide == 413  # as Wilson's interval of a share shrinks
     assert told_value(found) == "0.5 (0.4 to 0.6)"
+
+
+def test_the_tasks_that_decide_are_right_near_one(tmp_path: Path) -> None:
+    folder = evaluated(tmp_path, num_scored_tasks=5, accepted_at_1=estimate(1.0, 0.5655, 1.0))
+    (found,) = decide(stage(at_least=0.9), folder)
+    assert (found.verdict, found.tasks_to_decide) == ("INCONCLUSIVE", 35)
 
 
 def test_a_number_is_named_by_its_path(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Checks of stages before the first of them runs: commands, options, policies."""

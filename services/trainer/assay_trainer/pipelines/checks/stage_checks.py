@@ -1,0 +1,26 @@
+"""Checks of the stages that are to run, before the first of them begins."""
+
+from collections.abc import Iterable
+
+from assay_trainer.pipelines.checks.stage_policies import check_policy, policy_of
+from assay_trainer.pipelines.checks.stage_words import check_words
+from assay_trainer.pipelines.runner import Pipeline
+from assay_trainer.pipelines.stage_kinds import CommandStage
+
+
+def check_stages(pipeline: Pipeline, names: Iterable[str]) -> list[str]:
+    """Check the stages of these names that are not done; return notes for a person.
+
+    Raises:
+        AssayError: a stage names a command, an option or a policy that there is not.
+    """
+    notes: list[str] = []
+    commands = [one for one in pipeline.config.stages.values() if isinstance(one, CommandStage)]
+    # A command may make the folder of a policy that is not there yet.
+    made = {word for one in commands for word in one.words}
+    for one in (pipeline.stages[name] for name in names):
+        if one.record is None:
+            check_words(one.stage, one.folder, pipeline.places, pipeline.file)
+            if policy_of(one.stage) not in made:
+                notes.append(check_policy(one.stage, one.folder, pipeline.places))
+    return [note for note in notes if note]
