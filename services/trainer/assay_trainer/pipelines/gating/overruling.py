@@ -8,18 +8,15 @@ from assay_trainer.pipelines.stage_folder import GateResult, StageFolder, Verdic
 
 
 class Overruled(Wire):
-    """A line of overruled.jsonl: a gate that does not stop the pipeline, and why.
-
-    A line of an older version has no gate, and overrules none.
-    """
+    """A line of overruled.jsonl: a gate that does not stop the pipeline, and why."""
 
     stage: str
     inputs: str
-    set: str = ""
-    metric: str = ""
-    bound: str = ""
-    value: float | None = None
-    verdict: Verdict | None = None
+    set: str
+    metric: str
+    bound: str
+    value: float | None
+    verdict: Verdict
     reason: str
     time: float
 

@@ -72,15 +72,6 @@ def test_another_number_stops_again(tmp_path: Path) -> None:
         run(opened(tmp_path, GATE))
 
 
-def test_a_line_without_a_gate_overrules_none(tmp_path: Path) -> None:
-    found = measured(tmp_path, GATE)
-    old = {"stage": "p", "inputs": found.stages["p"].folder.inputs, "reason": "old", "time": 1.0}
-    (found.folder / "overruled.jsonl").write_text(json.dumps(old) + "\n")
-    with pytest.raises(GateStopped, match="84: FAIL"):
-        run(found)
-    assert tables(found)["Overruled before"][0]["reason"] == "old"
-
-
 def test_all_gates_that_stop_are_told_and_overruled_once(tmp_path: Path) -> None:
     both = (GATE, {"metric": "num_train", "at_least": 1000})
     found = measured(tmp_path, *both)
