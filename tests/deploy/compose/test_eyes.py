@@ -128,5 +128,5 @@ def test_each_mount_of_the_eyes_leads_to_the_charts_files() -> None:
         json.loads(file.read_text())
         for file in here("grafana", provider["options"]["path"]).glob("*.json")
     ]
-    assert len(boards) == len(list((FILES / "dashboards").glob("*.json"))) == 6
-    assert len({board["uid"] for board in boards}) == 6
+    assert len(boards) == len(list((FILES / "dashboards").glob("*.json"))) == 7
+    assert len({board["uid"] for board in boards}) == 7

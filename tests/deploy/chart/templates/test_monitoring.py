@@ -95,7 +95,7 @@ def test_two_releases_have_no_dashboard_in_common() -> None:
             assert chosen["release"]["value"] == ("assay" if name == "assay" else f"{name}-assay")
             uids.add(board["uid"])
             files.add(file)
-    assert (len(uids), len(files)) == (18, 18)
+    assert (len(uids), len(files)) == (21, 21)
 
 
 def test_two_aliases_have_no_series_alert_or_dashboard_in_common(tmp_path: Path) -> None:
