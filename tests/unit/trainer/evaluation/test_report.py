@@ -327,7 +327,7 @@ def test_the_view_shows_a_whole_run_on_a_terminal_and_as_lines(folder: RunFolder
 
 
 def test_events_that_only_leave_a_trace_have_no_content() -> None:
-    assert content(Event(time=0, kind="data", data={"num_train": 3, "num_held_out": 1})) is None
+    assert content(Event(time=0, kind="profile", data={"num_train": 3})) is None
 
 
 def test_the_stages_of_a_curriculum_have_a_table_and_a_picture(tmp_path: Path) -> None:
