@@ -1,13 +1,16 @@
 """The state of a pipeline as tables, for the terminal and for reports."""
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 
 from assay_shared.text.markdown import visible
-from assay_trainer.pipelines.gating.overruling import still_stopping
+from assay_trainer.pipelines.gating.overruling import Overruled, still_stopping
 from assay_trainer.pipelines.gating.stopping import stopping_gates
 from assay_trainer.pipelines.ledger import Forecast, rate
 from assay_trainer.pipelines.runner import Pipeline, PlannedStage
+from assay_trainer.pipelines.stage_folder import StageRecord
 
 _HOUR_S = 3600.0
 Rows = list[tuple[str, ...]]
@@ -18,7 +21,8 @@ EXPECTED_COLUMNS = ("to do", "least h", "money", "expected h", "money", "most h"
 
 def stage_rows(pipeline: Pipeline) -> Rows:
     """Return a row of the columns for each stage, and one for all of them."""
-    rows = [_row(pipeline, one) for one in pipeline.stages.values()]
+    states = _states(pipeline)
+    rows = [_row(one, states[name]) for name, one in pipeline.stages.items()]
     done = [one.record.costs for one in pipeline.stages.values() if one.record is not None]
     total = (
         "all", "", f"{len(done)} of {len(rows)}",
@@ -64,6 +68,7 @@ def print_state(pipeline: Pipeline, console: Console) -> None:
 
 def as_values(pipeline: Pipeline) -> dict[str, object]:
     """Return the state as JSON values."""
+    states = _states(pipeline)
     return {
         "name": pipeline.config.name,
         "spent": pipeline.spent(),
@@ -73,7 +78,7 @@ def as_values(pipeline: Pipeline) -> dict[str, object]:
                 "kind": one.stage.kind,
                 "folder": str(one.folder.output),
                 "inputs": one.folder.inputs,
-                "state": _state(pipeline, one),
+                "state": states[one.name],
                 "expected_hours": one.expected.hours,
                 "expected_money": one.expected.money,
                 "record": None if one.record is None else one.record.model_dump(mode="json"),
@@ -84,8 +89,8 @@ def as_values(pipeline: Pipeline) -> dict[str, object]:
     }
 
 
-def _row(pipeline: Pipeline, planned: PlannedStage) -> tuple[str, ...]:
-    head = (planned.name, planned.stage.kind, _state(pipeline, planned))
+def _row(planned: PlannedStage, state: str) -> tuple[str, ...]:
+    head = (planned.name, planned.stage.kind, state)
     if planned.record is None:
         return (*head, f"{planned.folder.seconds() / _HOUR_S:.2f}", "", "", "", "")
     costs = planned.record.costs
@@ -95,21 +100,37 @@ def _row(pipeline: Pipeline, planned: PlannedStage) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _state(pipeline: Pipeline, planned: PlannedStage) -> str:
-    record = planned.record or pipeline.left_out().get(planned.name)
-    if record is not None:
-        verdicts = [gate.verdict for gate in record.gates]
-        worst = next((one for one in ("FAIL", "INCONCLUSIVE", "PASS") if one in verdicts), "")
-        reason = f": {record.reason}" if record.reason else ""
-        stopping = stopping_gates(record.gates)
-        left = still_stopping(stopping, planned.folder, pipeline.overrules()) if stopping else []
-        overruled = ", overruled" if len(left) < len(stopping) else ""
-        return f"{record.state}{reason} {worst}{overruled}".strip()
+def _states(pipeline: Pipeline) -> dict[str, str]:
+    """Return the state of each stage in words, by its name."""
+    left_out, latest = pipeline.left_out(), pipeline.latest_events()
+    records = [one.record for one in pipeline.stages.values() if one.record is not None]
+    is_stopped = any(stopping_gates(one.gates) for one in records)
+    overruled = pipeline.overrules() if is_stopped else []
+    found = {}
+    for name, one in pipeline.stages.items():
+        record = one.record or left_out.get(name)
+        if record is not None:
+            found[name] = _ended(one, record, overruled)
+        else:
+            found[name] = _not_ended(one, latest.get(name, ("", ""))[0])
+    return found
+
+
+def _ended(planned: PlannedStage, record: StageRecord, overruled: Sequence[Overruled]) -> str:
+    verdicts = [gate.verdict for gate in record.gates]
+    worst = next((one for one in ("FAIL", "INCONCLUSIVE", "PASS") if one in verdicts), "")
+    reason = f": {record.reason}" if record.reason else ""
+    stopping = stopping_gates(record.gates)
+    left = still_stopping(stopping, planned.folder, overruled)
+    told = ", overruled" if len(left) < len(stopping) else ""
+    return f"{record.state}{reason} {worst}{told}".strip()
+
+
+def _not_ended(planned: PlannedStage, last_event: str) -> str:
     attempts = planned.folder.attempts()
     code = attempts[-1].exit_code if attempts else None
     # A stop and a used up budget end a command with an exit code too.
-    has_failed = pipeline.latest_events().get(planned.name, ("", ""))[0] == "stage_failed"
-    if code and has_failed:
+    if code and last_event == "stage_failed":
         return f"failed: exit code {code}"
     return "begun" if attempts else "to do"
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from assay_reward.workflows.language.limits import WorkflowLimits
 from assay_reward.workflows.language.names import named
-from assay_reward.workflows.language.numbers import number_from
 from assay_reward.workflows.language.problems import (
     InvalidWorkflow,
     ProblemKind,
@@ -13,6 +12,7 @@ from assay_reward.workflows.language.problems import (
     shown,
 )
 from assay_reward.workflows.language.slips import Slip
+from assay_reward.workflows.language.spelling.numbers import number_from
 from assay_reward.workflows.language.tree import (
     AllOf,
     AnyOf,
@@ -82,7 +82,7 @@ class ExpressionConverter:
 
     def call(self, node: ast.Call) -> OperatorCall:
         """Return a call of an operator; each argument has its name."""
-        operator = _dotted(node.func)
+        operator = dotted(node.func)
         if operator is None:
             raise self.refused(node, "this is not an operator", "write Operator(name=value)")
         if node.args:
@@ -246,7 +246,8 @@ def _is_str(node: ast.Call) -> bool:
     return False
 
 
-def _dotted(node: ast.expr) -> str | None:
+def dotted(node: ast.expr) -> str | None:
+    """Return the name of what is called: `Custom`, `self.custom`."""
     match node:
         case ast.Name(id=name):
             return name
@@ -257,7 +258,7 @@ def _dotted(node: ast.expr) -> str | None:
 
 def _call_hint(node: ast.Call | ast.Await) -> str:
     """Return what to write for a call inside a value; AFlow's workflows often call these."""
-    name = (_dotted(node.func) or "") if isinstance(node, ast.Call) else ""
+    name = (dotted(node.func) or "") if isinstance(node, ast.Call) else ""
     known = {
         "get": 'write name["field"]',
         "len": "lengths are not counted; write the list where it is needed",

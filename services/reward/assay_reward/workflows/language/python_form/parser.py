@@ -23,7 +23,7 @@ from assay_reward.workflows.language.python_form.expressions import ExpressionCo
 from assay_reward.workflows.language.python_form.scan import refuse_foreign
 from assay_reward.workflows.language.python_form.steps import StepConverter, parameters_of
 from assay_reward.workflows.language.slips import Slip
-from assay_reward.workflows.language.strings import refuse_control_characters
+from assay_reward.workflows.language.spelling.strings import refuse_control_characters
 from assay_reward.workflows.language.tree import Position, Workflow
 
 _SHAPE = f"write async def workflow({INPUT}):"

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from assay_reward.workflows.language.limits import WorkflowLimits
 from assay_reward.workflows.language.names import bound_name
-from assay_reward.workflows.language.numbers import number_from
 from assay_reward.workflows.language.problems import InvalidWorkflow, ProblemKind, refuse
 from assay_reward.workflows.language.python_form.expressions import ExpressionConverter
 from assay_reward.workflows.language.slips import Slip
+from assay_reward.workflows.language.spelling.numbers import number_from
 from assay_reward.workflows.language.tree import (
     Append,
     Assign,

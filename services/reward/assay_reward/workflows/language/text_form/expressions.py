@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from assay_reward.workflows.language.limits import WorkflowLimits
 from assay_reward.workflows.language.names import TEXT_KEYWORDS, named
-from assay_reward.workflows.language.numbers import number_from
 from assay_reward.workflows.language.problems import InvalidWorkflow, ProblemKind, refuse
-from assay_reward.workflows.language.strings import text_from
+from assay_reward.workflows.language.spelling.numbers import number_from
+from assay_reward.workflows.language.spelling.strings import text_from
 from assay_reward.workflows.language.text_form.tokens import Token, TokenKind
 from assay_reward.workflows.language.tree import (
     AllOf,

@@ -17,7 +17,7 @@ from assay_reward.workflows.language.limits import (
 )
 from assay_reward.workflows.language.names import bound_name
 from assay_reward.workflows.language.problems import ProblemKind, did_you_mean, refuse
-from assay_reward.workflows.language.strings import refuse_control_characters
+from assay_reward.workflows.language.spelling.strings import refuse_control_characters
 from assay_reward.workflows.language.text_form.additions import with_text_additions
 from assay_reward.workflows.language.text_form.expressions import ExpressionReader
 from assay_reward.workflows.language.text_form.tokens import Token, TokenKind, tokens_of

@@ -2,26 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from assay_reward.workflows.language.numbers import number_text
-from assay_reward.workflows.language.strings import escaped
+from assay_reward.workflows.language.spelling.conditions import condition_text
+from assay_reward.workflows.language.spelling.numbers import number_text
+from assay_reward.workflows.language.spelling.strings import escaped
 from assay_reward.workflows.language.text_form.additions import with_brackets
 from assay_reward.workflows.language.tree import (
-    AllOf,
-    AnyOf,
     Append,
     Argument,
     Assign,
     BooleanValue,
     Branch,
     Break,
-    Compared,
-    Containment,
     Expression,
     FieldOf,
     If,
     ListValue,
     Loop,
-    Negation,
     NumberValue,
     OperatorCall,
     Parallel,
@@ -117,21 +113,7 @@ def _arguments(arguments: Sequence[Argument], sign: str) -> str:
 
 def expression_text(value: Expression) -> str:
     """Return a value or condition in text form."""
-    match value:
-        case AnyOf(conditions=conditions):
-            return " or ".join(_inside(one, AnyOf) for one in conditions)
-        case AllOf(conditions=conditions):
-            return " and ".join(_inside(one, AnyOf, AllOf) for one in conditions)
-        case Negation(condition=Containment(item=item, container=container)):
-            return f"{_operand(item)} not in {_operand(container)}"
-        case Negation(condition=condition):
-            return f"not {_inside(condition, AnyOf, AllOf)}"
-        case Compared(sign=sign, left=left, right=right):
-            return f"{_operand(left)} {sign} {_operand(right)}"
-        case Containment(item=item, container=container):
-            return f"{_operand(item)} in {_operand(container)}"
-        case _:
-            return _simple(value)
+    return condition_text(value, _simple)
 
 
 def _simple(value: Expression) -> str:
@@ -156,12 +138,3 @@ def _simple(value: Expression) -> str:
             return f"{{{_arguments(fields, ': ')}}}"
         case _:
             raise TypeError(f"{type(value).__name__} is not a value")
-
-
-def _inside(value: Expression, *looser: type) -> str:
-    text = expression_text(value)
-    return f"({text})" if isinstance(value, looser) else text
-
-
-def _operand(value: Expression) -> str:
-    return _inside(value, AnyOf, AllOf, Negation, Compared, Containment)

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping
 
+from assay_reward.workflows.language.python_form.expressions import dotted
 from assay_reward.workflows.language.signatures import Signatures, ValueType
 from assay_reward.workflows.language.tree import Position
 from assay_reward.workflows.repair.edits import RepairKind, SourceRepair
@@ -200,16 +201,6 @@ class PythonValues(ast.NodeTransformer):
             self.record(value, ast.Constant(f"{parameter}=..."))
         node.args = []
         node.keywords = named + node.keywords
-
-
-def dotted(node: ast.expr) -> str | None:
-    """Return the name of what is called: `Custom`, `self.custom`."""
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(value=ast.Name(id=owner), attr=name):
-            return f"{owner}.{name}"
-    return None
 
 
 def field_of(node: ast.expr) -> str | None:

@@ -1,0 +1,1 @@
+"""What both forms of the language spell alike: numbers, texts, conditions."""
