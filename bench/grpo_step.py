@@ -8,7 +8,9 @@
     python -m bench.grpo_step compare trl.json RUN --output bench/results/grpo_step.json
 
 Random weights of 0.36 billion parameters; 64 prompts of 64 words, 8 answers of 256 tokens each
-(one in 64 ends earlier: random weights sample the end token too). Both sides: float32 weights
+(one in 64 ends earlier: random weights sample the end token too). With `--lengths tail`, 64 of the
+16,384 tokens end an answer, so that lengths are about exponential: mean 256 and, with max_tokens
+1024 on both sides, up to 1024. Both sides: float32 weights
 under bf16, DAPO's loss, learning rate 1e-6, the share of vowels as the reward, which TRL computes
 in its own process and Assay over HTTP. `compare` leaves out each side's first steps.
 """
@@ -21,23 +23,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from transformers import GenerationConfig
 
-from bench.shapes import SHAPES, tokenizer_of, write
+from bench.shapes import SHAPES, config_of, tokenizer_of, write
 from bench.trl_grpo import TrlWork, train
 from bench.vowels.vowels import share_of_vowels
 
 _NUM_TASKS, _NUM_HELD_OUT, _PROMPT_WORDS = 4096, 8, 64
+#: One in so many tokens ends an answer of the tail.
+_MEAN_LENGTH = 256
 #: Steps in which engines compile, caches fill and the first answers are awaited.
 _WARM_UP = 3
 _NUM_RESAMPLES = 10_000
 
 
-def prepare(folder: Path, shape: str, device: str) -> None:
+def prepare(folder: Path, shape: str, device: str, *, has_tail: bool) -> None:
     """Write the model and the tasks."""
     write(shape, folder / "model", device)
     vocabulary = tokenizer_of(SHAPES[shape]).get_vocab()
     words = sorted(word for word in vocabulary if word.isascii() and word.isalpha())
     rng = random.Random(0)
+    if has_tail:
+        ordinary = [one for one in vocabulary.values() if one >= SHAPES[shape].vocabulary_size // 2]
+        ends = rng.sample(ordinary, SHAPES[shape].vocabulary_size // _MEAN_LENGTH - 1)
+        end = config_of(SHAPES[shape]).eos_token_id
+        config = GenerationConfig(eos_token_id=[end, *ends], pad_token_id=0)
+        config.save_pretrained(folder / "model")
     for name, role, number in (
         ("train", "train", _NUM_TASKS),
         ("held_out", "validation", _NUM_HELD_OUT),
@@ -122,6 +133,7 @@ def main() -> None:
     preparing.add_argument("folder", type=Path)
     preparing.add_argument("--shape", choices=sorted(SHAPES), default="0.36b")
     preparing.add_argument("--device", default="cpu")
+    preparing.add_argument("--lengths", choices=["fixed", "tail"], default="fixed")
     trl = verbs.add_parser("trl")
     trl.add_argument("folder", type=Path)
     trl.add_argument("--output", type=Path, required=True)
@@ -137,7 +149,7 @@ def main() -> None:
     comparing.add_argument("--output", type=Path)
     asked = parser.parse_args()
     if asked.verb == "prepare":
-        prepare(asked.folder, asked.shape, asked.device)
+        prepare(asked.folder, asked.shape, asked.device, has_tail=asked.lengths == "tail")
     elif asked.verb == "trl":
         asked.output.write_text(json.dumps(train_by_trl(asked.folder, asked)) + "\n")
     else:
