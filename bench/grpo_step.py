@@ -77,6 +77,7 @@ def train_by_trl(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
         max_tokens=asked.max_tokens,
         learning_rate=1e-6,
         updates=asked.updates,
+        seconds=asked.seconds,
         micro_rows=asked.micro_rows,
         sampler=asked.sampler,
         server_port=asked.server_port,
@@ -138,6 +139,7 @@ def main() -> None:
     trl.add_argument("folder", type=Path)
     trl.add_argument("--output", type=Path, required=True)
     trl.add_argument("--updates", type=int, default=12)
+    trl.add_argument("--seconds", type=float, default=1e9, help="end at the first update after")
     trl.add_argument("--groups", type=int, default=64)
     trl.add_argument("--max-tokens", type=int, default=256)
     trl.add_argument("--micro-rows", type=int, default=64)
