@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay_trainer.curation.options import ControlTokenRule
+from assay_trainer.curation import options
 
 if TYPE_CHECKING:
     from assay_trainer.curation.order import ImportOrder
@@ -38,9 +38,7 @@ def import_(
         str, typer.Option(help="A greater share of refused rows is an error.")
     ] = "10%",
     strict: Annotated[bool, typer.Option(help="One refused row is an error.")] = False,
-    near_duplicates: Annotated[
-        float | None, typer.Option(min=0.3, max=0.99, help="Similarity of near duplicates.")
-    ] = None,
+    near_duplicates: options.Similarity = None,
     no_near_duplicates: Annotated[
         bool, typer.Option("--no-near-duplicates", help="Do not search for them.")
     ] = False,
@@ -51,10 +49,7 @@ def import_(
     config: Annotated[str | None, typer.Option(help="Configuration of a hub's dataset.")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the held-out share.")] = 0,
-    control_tokens: Annotated[
-        ControlTokenRule,
-        typer.Option(help="Rows for training with a token of a chat template, as <|im_end|>."),
-    ] = ControlTokenRule.KEEP,
+    control_tokens: options.ControlTokens = options.ControlTokenRule.KEEP,
 ) -> None:
     """Import a published set: rows with a manifest, and the rows that were left out."""
     from assay_shared.settings.environment import ServiceSettings, read_settings
