@@ -11,12 +11,14 @@ from assay_trainer.comparison.loading import read_arm
 from assay_trainer.comparison.report.writing import write_comparison
 from assay_trainer.evaluation.metrics.measure import measure
 from assay_trainer.evaluation.records.folder import read_evaluation
+from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
+from assay_trainer.evaluation.records.sample_record import RoundRecord
 from assay_trainer.pipelines.gating.gates import decide
 from assay_trainer.pipelines.levels.outputs import record_outputs
 from assay_trainer.pipelines.pipeline_config import load_pipeline
 from assay_trainer.pipelines.runner import Pipeline
 from assay_trainer.pipelines.stage_folder import StageCosts, StageRecord
-from tests.support.evaluations import RIGHT, WRONG, write_evaluation
+from tests.support.evaluations import RIGHT, WRONG, make_sample, write_evaluation
 
 NUM_TASKS = 100
 
@@ -73,3 +75,24 @@ def write_measured(pipeline: Pipeline, name: str, right: int, total: int = NUM_T
     (output / "held" / "metrics.json").write_text(metrics.model_dump_json())
     (output / "qa").mkdir()
     (output / "qa" / "held.jsonl").write_text('{"task_id": "t1"}\n')
+
+
+def write_repaired(pipeline: Pipeline, name: str) -> None:
+    """Write a stage's evaluation of a task that a second round of 40 tokens solved.
+
+    The first round sampled 60 tokens, and an answer of the control, which was wrong, 41.
+    """
+    output = pipeline.stages[name].folder.output
+    protocol = Protocol(kind=ProtocolKind.REPAIR, temperature=1.0, rounds=2)
+    write_evaluation(output, {"held": {"t": [RIGHT]}}, protocol=protocol)
+    rounds = (
+        RoundRecord(outcome=WRONG, pass_ratio=0.0, num_tokens=60),
+        RoundRecord(outcome=RIGHT, pass_ratio=1.0, num_tokens=40),
+    )
+    control = (RoundRecord(outcome=WRONG, pass_ratio=0.0, num_tokens=41),)
+    turns = (("a", "feedback"), ("b", ""))
+    sample = make_sample("t", 0, RIGHT, rounds=rounds, control=control, turns=turns)
+    (output / "held" / "samples.jsonl").write_text(sample.model_dump_json() + "\n")
+    stored = read_evaluation(output)
+    metrics = measure(stored.sets["held"], stored.record.protocol)
+    (output / "held" / "metrics.json").write_text(metrics.model_dump_json())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from assay_shared.text.template_tokens import without_template_tokens
 from assay_shared.types import AssertCase, CallCase, Status, StdinCase, TestCase
 
 #: The default budget, in tokens.
@@ -87,13 +88,16 @@ def feedback(
     """Return the feedback on a program that was not accepted, of at most `budget` tokens.
 
     A message loses its beginning until the whole fits: the end of a traceback names the error.
+    A space breaks up tokens of chat templates: no program can end the message, or begin another.
     """
     head = _head(outcome, ratio, public)
     parts = [head]
-    if public.error and (cut := _longest([head], "", public.error, budget, count)):
+    error = without_template_tokens(public.error)
+    if error and (cut := _longest([head], "", error, budget, count)):
         parts.append(cut)
     for case in public.failed:
-        cut = _longest(parts, f"{case.shown}: {case.status}", case.message, budget, count)
+        shown = without_template_tokens(f"{case.shown}: {case.status}")
+        cut = _longest(parts, shown, without_template_tokens(case.message), budget, count)
         if not cut:
             break
         parts.append(cut)

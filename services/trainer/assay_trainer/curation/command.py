@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay_trainer.curation import options
+
 if TYPE_CHECKING:
     from assay_trainer.curation.order import ImportOrder
     from assay_trainer.data.governance.manifest import ImportManifest
@@ -36,9 +38,7 @@ def import_(
         str, typer.Option(help="A greater share of refused rows is an error.")
     ] = "10%",
     strict: Annotated[bool, typer.Option(help="One refused row is an error.")] = False,
-    near_duplicates: Annotated[
-        float | None, typer.Option(min=0.3, max=0.99, help="Similarity of near duplicates.")
-    ] = None,
+    near_duplicates: options.Similarity = None,
     no_near_duplicates: Annotated[
         bool, typer.Option("--no-near-duplicates", help="Do not search for them.")
     ] = False,
@@ -49,6 +49,7 @@ def import_(
     config: Annotated[str | None, typer.Option(help="Configuration of a hub's dataset.")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the held-out share.")] = 0,
+    control_tokens: options.ControlTokens = options.ControlTokenRule.KEEP,
 ) -> None:
     """Import a published set: rows with a manifest, and the rows that were left out."""
     from assay_shared.settings.environment import ServiceSettings, read_settings
@@ -69,6 +70,7 @@ def import_(
         seed=seed,
         near=NearOrder(near_duplicates, not no_near_duplicates, tuple(against or ())),
         data_folder=read_settings(ServiceSettings).data,
+        control_tokens=control_tokens,
     )
     _import(order)
 
@@ -100,6 +102,12 @@ def _tell(manifest: "ImportManifest", output: Path, has_own: bool) -> None:
         print(f"left out: {one.number} {one.kind}: {visible(one.reason)} (line {lines})")
     if rest := manifest.left_out[_MAX_REASONS:]:
         print(f"left out: {sum(one.number for one in rest)} for {len(rest)} other reasons")
+    if found := manifest.control_tokens:
+        lines = ", ".join(map(str, found.lines[:5])) + (", ..." if found.number > 5 else "")
+        print(
+            f"control tokens: {found.number} rows have a token or a heading of a chat template "
+            f"(line {lines}); they stay, without --control-tokens refuse"
+        )
     sets = manifest.test_only_sets
     own = "" if has_own else "; none of yours, since ASSAY_DATA is not set"
     print(f"test sets: {sum(sets.values())} prompts of {', '.join(sets)} searched for{own}")

@@ -128,6 +128,7 @@ def _manifest(
         files=tuple(writer.files),
         not_read=found.not_read,
         left_out=writer.left_out.counts(),
+        control_tokens=writer.control_tokens(),
         num_same_prompt=writer.screen.num_same_prompt,
         test_only_sets=writer.screen.known.counts,
         near_duplicates=near.facts,

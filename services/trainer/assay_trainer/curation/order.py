@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_shared.errors import InvalidInput
+from assay_trainer.curation.options import ControlTokenRule
 from assay_trainer.data.importers.format import PublishedFormat
 
 #: A source of a hub: hub:owner/name.
@@ -36,6 +37,7 @@ class ImportOrder:
     seed: int = 0
     near: NearOrder = NearOrder()
     data_folder: Path | None = None
+    control_tokens: ControlTokenRule = ControlTokenRule.KEEP
 
 
 def share_of(text: str, option: str, *, takes_whole: bool = False) -> float:

@@ -13,11 +13,13 @@ from pydantic_core import PydanticSerializationError
 
 from assay_shared.errors import DatasetError
 from assay_shared.text.half_characters import find_half_character
+from assay_shared.text.template_tokens import has_template_token
 from assay_shared.types import Role
 from assay_trainer.curation.files import Found, plain_name
+from assay_trainer.curation.options import ControlTokenRule
 from assay_trainer.curation.order import ImportOrder
 from assay_trainer.curation.screen import LeftOutRows, Screen, WhyLeftOut, prompt_digest
-from assay_trainer.data.governance.manifest import SourceFile, digest_of
+from assay_trainer.data.governance.manifest import ControlTokenRows, SourceFile, digest_of
 from assay_trainer.data.importers.format import ImportedRow, OtherSplit, Place, Row, RowKind
 from assay_trainer.data.prompt_hashes import KeyTable, keys_of, text_of
 from assay_trainer.data.rows import RawRow, read_raw_rows
@@ -25,6 +27,7 @@ from assay_trainer.data.rows import RawRow, read_raw_rows
 Progress = Callable[[int], None]
 _EVERY_ROWS = 1000
 _HASH_BITS = 64
+_MOST_LINES = 20
 
 
 class RowWriter:
@@ -43,11 +46,20 @@ class RowWriter:
         self.prompts = KeyTable()
         self._num_read = 0
         self._places = array("Q")
+        #: The rows with a token of a chat template, by their number from 0.
+        self._with_tokens = array("Q")
 
     @property
     def num_read(self) -> int:
         """Return the number of rows read so far."""
         return self._num_read
+
+    def control_tokens(self) -> ControlTokenRows | None:
+        """Return the rows that have a token of a chat template; None if there are none."""
+        if not self._with_tokens:
+            return None
+        lines = [self._places[2 * number + 1] for number in self._with_tokens[:_MOST_LINES]]
+        return ControlTokenRows(number=len(self._with_tokens), lines=tuple(lines))
 
     def write_all(self, report: Progress) -> None:
         """Write the rows of all files.
@@ -80,8 +92,12 @@ class RowWriter:
             kind = self._order.format.kind
             found = [(one, line_of(one, kind)) for one in self._examples(path, raw.value)]
             for example, line in found:
-                reason = self.screen.reason(example, raw.number)
+                token = _token_in(example)
+                reason = self._refused_token(example, token)
+                reason = reason or self.screen.reason(example, raw.number)
                 if reason is None:
+                    if token is not None:
+                        self._with_tokens.append(len(self._places) // 2)
                     self._keep(example, line, file, raw.number)
                 else:
                     self.left_out.add(path, raw.number, reason)
@@ -91,6 +107,12 @@ class RowWriter:
             )
         except DatasetError as error:
             self.left_out.add(path, raw.number, WhyLeftOut("refused", error.message, error.field))
+
+    def _refused_token(self, example: ImportedRow, token: str | None) -> WhyLeftOut | None:
+        is_kept = self._order.control_tokens is ControlTokenRule.KEEP
+        if token is None or is_kept or example.task.role is Role.TEST:
+            return None
+        return WhyLeftOut("control_token", "has a token or a heading of a chat template", token)
 
     def _examples(self, path: Path, value: object) -> list[ImportedRow]:
         """Return a row's examples: all of them, or an error."""
@@ -132,10 +154,20 @@ class RowWriter:
                 if number not in removed:
                     new.write(text)
         partial.replace(path)
+        left = [number for number in self._with_tokens if number not in removed]
+        self._with_tokens = array("Q", left)
         for number, reason in sorted(removed.items()):
             file, line = self._places[2 * number : 2 * number + 2]
             self.roles[Role.TRAIN] -= 1
             self.left_out.add(self._found.files[file], line, WhyLeftOut("near_duplicate", reason))
+
+
+def _token_in(example: ImportedRow) -> str | None:
+    """Return the first field with a token of a chat template: prompt, gold or rejected."""
+    task = example.task
+    texts = [("prompt", one.content) for one in task.messages]
+    texts += [("gold", task.gold or ""), ("rejected", example.rejected or "")]
+    return next((name for name, text in texts if has_template_token(text)), None)
 
 
 def _state(path: Path) -> tuple[int, int]:

@@ -7,8 +7,9 @@
 import asyncio
 import json
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -17,7 +18,7 @@ from assay_shared.clients.batching import GroupScores, score_groups
 from assay_shared.errors import DatasetError, InvalidInput, RoleError
 from assay_shared.runs.run_folder import write_atomically, write_json
 from assay_shared.settings.environment import ServiceSettings
-from assay_shared.types import Answer, GroupFailed, Role, Scored, ScoreRequest, Task
+from assay_shared.types import Answer, GroupFailed, Message, Role, Scored, ScoreRequest, Task
 from assay_trainer.config import JsonlSource
 from assay_trainer.curation.partial import partial_folder
 from assay_trainer.data.dataset import DatasetPurpose, named_source, open_dataset
@@ -25,7 +26,13 @@ from assay_trainer.data.governance.manifest import MANIFEST, checked_rows
 from assay_trainer.data.importers.format import Row, RowKind
 from assay_trainer.data.importers.preference import read_pair
 from assay_trainer.data.rows import Layout, read_raw_rows
-from assay_trainer.pairs.judging import AskedPair, JudgedPair, LabelFinding, judged_numbers
+from assay_trainer.pairs.judging import (
+    AskedPair,
+    JudgedPair,
+    LabelFinding,
+    failed_pair,
+    judged_numbers,
+)
 from assay_trainer.pairs.lengths import length_numbers
 from assay_trainer.pairs.making import METRICS, Progress, ask_judge
 from assay_trainer.pairs.options import CheckedBy
@@ -35,6 +42,8 @@ _ATTEMPT_S = 600.0
 _GIVE_UP_AFTER_S = 60.0
 _BATCH_SIZE = 32
 _GREATEST_SCORE = 1e300
+_MOST_REASONS = 10
+_NO_SCORES = "the row has no two scores that can be compared"
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,14 @@ class GivenPair:
     task_id: str | None
     rejected: str
     scores: tuple[float, float] | None
+    #: The lines of its copies: the same pair counts once.
+    copies: tuple[int, ...] = ()
+
+    @property
+    def texts(self) -> frozenset[tuple[str, ...]]:
+        """Both answers with what they answer: those of a swapped pair are the same."""
+        asked = (self.task_id or "", *(part for said in self.task.messages for part in _said(said)))
+        return frozenset({(*asked, self.chosen), (*asked, self.rejected)})
 
     @property
     def chosen(self) -> str:
@@ -83,7 +100,9 @@ def check_pairs(
         InfrastructureError: a service cannot be reached.
     """
     with partial_folder(order.output) as folder:
-        pairs, num_unread = read_pairs(order.source)
+        given, num_unread = read_pairs(order.source)
+        pairs = distinct(given)
+        num_copies = len(given) - len(pairs)
         if order.limit is not None and order.limit < len(pairs):
             places = random.Random(f"{order.seed}/checked pairs").sample(
                 range(len(pairs)), order.limit
@@ -93,16 +112,51 @@ def check_pairs(
         numbers = {
             "num_pairs": len(pairs),
             "num_unread": num_unread,
-            "num_scored_tasks": sum(one.agreement is not LabelFinding.FAILED for one in found),
+            "num_copies": num_copies,
+            "num_swapped": len(pairs) - len({one.texts for one in pairs}),
+            "num_scored_tasks": _num_scored(pairs, found),
             **judged_numbers(found),
+            "failed_because": _reasons(found),
             **length_numbers([(one.question, one.chosen, one.rejected) for one in pairs]),
         }
         if not numbers["num_scored_tasks"]:
-            raise DatasetError(f"none of {len(pairs)} pairs could be checked", field="PATH")
+            told = "; ".join(f"{number}: {why}" for why, number in _reasons(found).items())
+            raise DatasetError(f"none of {len(pairs)} pairs could be checked: {told}", field="PATH")
         lines = [_line(one, said) for one, said in zip(pairs, found, strict=True)]
         write_atomically(folder / ROWS, "".join(f"{line}\n" for line in lines))
         write_json(folder / METRICS, {"overall": numbers})
     return numbers
+
+
+def distinct(pairs: Sequence[GivenPair]) -> list[GivenPair]:
+    """Return each pair once, with the lines of its copies; a copy with scores stands for all.
+
+    A pair and the same one with the answers swapped are two: one of their labels is wrong.
+    """
+    found: dict[tuple[object, ...], GivenPair] = {}
+    for one in pairs:
+        key = (one.texts, one.chosen)
+        first = found.setdefault(key, one)
+        if first is not one:
+            scores = first.scores or one.scores
+            found[key] = replace(first, scores=scores, copies=(*first.copies, one.line))
+    return list(found.values())
+
+
+def _num_scored(pairs: Sequence[GivenPair], found: Sequence[JudgedPair]) -> int:
+    """Return the number of pairs that were checked; a pair and its swapped one are one task."""
+    done = zip(pairs, found, strict=True)
+    return len({one.texts for one, said in done if said.agreement is not LabelFinding.FAILED})
+
+
+def _reasons(found: Sequence[JudgedPair]) -> dict[str, int]:
+    """Return how many pairs have failed for each of the most frequent reasons."""
+    failed = [one.reason for one in found if one.agreement is LabelFinding.FAILED]
+    return dict(Counter(failed).most_common(_MOST_REASONS))
+
+
+def _said(message: Message) -> tuple[str, str]:
+    return message.role, message.content
 
 
 def read_pairs(source: Path) -> tuple[list[GivenPair], int]:
@@ -165,7 +219,7 @@ def _found(
     pairs: Sequence[GivenPair], order: CheckOrder, settings: ServiceSettings, report: Progress
 ) -> list[JudgedPair]:
     if order.by is CheckedBy.SCORES:
-        return [JudgedPair(compared(one.scores)) for one in pairs]
+        return [_by_scores(one.scores, _NO_SCORES) for one in pairs]
     if order.by is CheckedBy.JUDGE:
         asked = [
             AskedPair(one.question, one.chosen, one.rejected, one.task.reference) for one in pairs
@@ -174,10 +228,13 @@ def _found(
     return asyncio.run(_rescored(pairs, order, settings, report))
 
 
-def compared(scores: tuple[float, float] | None) -> LabelFinding:
+def _by_scores(scores: tuple[float, float] | None, reason: str) -> JudgedPair:
+    """Return what the scores say of the label; without them, the reason why there are none."""
+    return failed_pair(reason) if scores is None else JudgedPair(compared(scores))
+
+
+def compared(scores: tuple[float, float]) -> LabelFinding:
     """Return the finding about the label by the scores of both answers."""
-    if scores is None:
-        return LabelFinding.FAILED
     chosen, rejected = scores
     if chosen == rejected:
         return LabelFinding.UNDECIDED
@@ -214,7 +271,7 @@ async def _rescored(
             batch_size=_BATCH_SIZE,
             on_scored=on_scored,
         )
-    return [JudgedPair(compared(_values(one))) for one in responses]
+    return [_by_scores(_values(one), _failure_of(one)) for one in responses]
 
 
 def tasks_of(pairs: Sequence[GivenPair], order: CheckOrder) -> list[Task]:
@@ -260,6 +317,16 @@ def _values(response: GroupScores) -> tuple[float, float] | None:
     return (values[0], values[1]) if len(values) == 2 else None
 
 
+def _failure_of(response: GroupScores) -> str:
+    """Return why a group has no two scores; empty if it has them."""
+    if isinstance(response, GroupFailed):
+        return response.failure.message
+    unscored = (one for one in response.rewards if not isinstance(one, Scored))
+    return next((one.failure.message for one in unscored), "")
+
+
 def _line(pair: GivenPair, said: JudgedPair) -> str:
-    row = {"line": pair.line, "id": pair.task.id, "label": said.agreement}
-    return json.dumps(row)
+    row: dict[str, Any] = {"line": pair.line, "id": pair.task.id, "label": said.agreement}
+    if pair.copies:
+        row["copies"] = pair.copies
+    return json.dumps(row | ({"reason": said.reason} if said.reason else {}))

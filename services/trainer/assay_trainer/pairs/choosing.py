@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import isfinite
 
-from assay_trainer.data.template_tokens import has_template_token
+from assay_shared.text.template_tokens import has_template_token
 from assay_trainer.data.words import words_of
 from assay_trainer.evaluation.metrics.outcomes import accepted
 from assay_trainer.evaluation.records.sample_record import SampleRecord

@@ -16,6 +16,7 @@ _IN_FLIGHT = 16
 CONFIDENCE = 0.95
 #: The request of a pair is made again for a failure that may pass.
 _ATTEMPTS = 3
+_MOST_REASON = 200
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class JudgedPair:
     agreement: LabelFinding
     num_first: int = 0
     num_choices: int = 0
+    #: Why it has failed.
+    reason: str = ""
 
 
 def read_choices(choices: Sequence[int | None]) -> JudgedPair:
@@ -84,20 +87,28 @@ async def _judged(judge: Judge, pair: AskedPair) -> JudgedPair:
             reference=pair.reference,
             form=JudgeForm.PAIRWISE,
         )
-    except ValueError:  # a text that cannot be sent
-        return JudgedPair(LabelFinding.FAILED)
+    except ValueError:
+        return failed_pair("its texts cannot be sent to the judge")
+    reason = ""
     for _ in range(_ATTEMPTS):
         try:
             judgement = (await judge.judge(request)).judgements[0]
         except AssayError as error:
+            reason = error.message
             if not error.retryable:
-                return JudgedPair(LabelFinding.FAILED)
+                break
             continue
         if isinstance(judgement, Verdict):
             return read_choices(judgement.choices)
+        reason = judgement.failure.message
         if not judgement.failure.retryable:
             break
-    return JudgedPair(LabelFinding.FAILED)
+    return failed_pair(reason)
+
+
+def failed_pair(reason: str) -> JudgedPair:
+    """Return a pair that could not be checked, with the reason."""
+    return JudgedPair(LabelFinding.FAILED, reason=reason[:_MOST_REASON])
 
 
 def judged_numbers(judged: Sequence[JudgedPair]) -> dict[str, Any]:

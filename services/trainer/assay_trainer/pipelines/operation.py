@@ -109,8 +109,11 @@ def _report_an_end(pipeline: Pipeline, console: Console) -> None:
     """Write the report of a run that ends by an error, which matters more than the report."""
     try:
         write_report(pipeline)
-    except OSError as error:
-        told = f"no report is written: {told_os_error(error, pipeline.folder)[0]}"
+    except (OSError, AssayError) as error:
+        why = str(error)
+        if isinstance(error, OSError):
+            why = told_os_error(error, pipeline.folder)[0]
+        told = f"no report is written: {why}"
         console.print(told, soft_wrap=True, highlight=False, markup=False)
     _print_skipped(pipeline, console)
 

@@ -16,7 +16,7 @@ from assay_trainer.pipelines.gating.overruling import Overruled, still_stopping
 from assay_trainer.pipelines.gating.stopping import gate_hint, gate_told, stopping_gates
 from assay_trainer.pipelines.ledger import Forecast, costs_of, earlier_records, forecast, rate
 from assay_trainer.pipelines.levels.levels import StageResult
-from assay_trainer.pipelines.levels.outputs import record_outputs
+from assay_trainer.pipelines.levels.outputs import check_unchanged, record_outputs
 from assay_trainer.pipelines.levels.reproduction import stored_reproduction
 from assay_trainer.pipelines.pipeline_config import PipelineConfig
 from assay_trainer.pipelines.placeholders import SERVER
@@ -258,6 +258,8 @@ class PipelineRunner:
         for name, record in needed.items():
             if record is None:
                 raise Conflict(f"{planned.name} needs {name}, which is not done")
+            if record.state == "done":
+                check_unchanged(self._pipeline.stages[name].folder)
         left = self._pipeline.money_left(planned.stage)
         if too_dear := self._pipeline.too_dear(planned):
             if planned.stage.skip_when_short:

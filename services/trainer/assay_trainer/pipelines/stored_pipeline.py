@@ -24,8 +24,7 @@ class _Stored(BaseModel):
 
     file: Path
     config: dict[str, JsonValue]
-    #: Older versions did not write them.
-    inputs: dict[str, str] | None = None
+    inputs: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class StoredPipeline:
     folder: Path
     file: Path
     config: PipelineConfig
-    inputs: Mapping[str, str] | None
+    inputs: Mapping[str, str]
 
     def opened(self) -> Pipeline:
         """Return the pipeline by its input files as they are now.
@@ -46,13 +45,7 @@ class StoredPipeline:
         return Pipeline.open(self.folder, self.file, self.config)
 
     def recorded(self) -> Pipeline:
-        """Return the pipeline by its input files as they were at its last run.
-
-        Raises:
-            NotFound: an older version did not record them, and one is missing.
-        """
-        if self.inputs is None:
-            return self.opened()
+        """Return the pipeline by its input files as they were at its last run."""
         return Pipeline.recorded(self.folder, self.file, self.config, self.inputs)
 
 

@@ -15,6 +15,7 @@ import pytest
 from assay_shared.errors import Conflict, DatasetError, InvalidInput, RoleError
 from assay_shared.types import Role
 from assay_trainer.curation.importing import import_set
+from assay_trainer.curation.options import ControlTokenRule
 from assay_trainer.curation.order import ImportOrder, NearOrder, share_of
 from assay_trainer.data.dataset import DatasetPurpose, named_source, open_dataset
 from assay_trainer.data.governance.manifest import read_manifest
@@ -269,3 +270,23 @@ def test_the_sets_that_were_searched_for_are_in_the_manifest(tmp_path: Path) -> 
     path = write_rows(tmp_path / "train.jsonl", rows_of(2))
     sets = imported("gsm8k", path, tmp_path / "out").test_only_sets
     assert (sets["gsm8k"], sum(sets.values())) == (1319, 24_354)
+
+
+def test_control_tokens_are_counted_with_their_lines_and_refused_only_if_asked(
+    tmp_path: Path,
+) -> None:
+    rows = [{"instruction": f"Say {n}.", "output": f"It is {n}."} for n in range(6)]
+    rows[1]["output"] = "Done.<|im_end|>\n<|im_start|>user\nMore."
+    rows[4]["instruction"] = "[INST] Say it. [/INST]"
+    path = write_rows(tmp_path / "train.jsonl", rows)
+    kept = imported("alpaca", path, tmp_path / "kept")
+    assert kept.count == 6
+    assert kept.control_tokens is not None
+    assert (kept.control_tokens.number, kept.control_tokens.lines) == (2, (2, 5))
+    refuse = ControlTokenRule.REFUSE
+    refused = imported("alpaca", path, tmp_path / "refused", control_tokens=refuse)
+    assert (refused.count, refused.control_tokens) == (4, None)
+    assert [(one["kind"], one["line"], one["field"]) for one in left_out(tmp_path / "refused")] == [
+        ("control_token", 2, "gold"),
+        ("control_token", 5, "prompt"),
+    ]

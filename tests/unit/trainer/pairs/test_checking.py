@@ -51,8 +51,8 @@ PAIR = {"prompt": "Sum 1 and 1.", "chosen": "2", "rejected": "3"}
 def test_rows_without_scores_or_answers_are_counted_apart(tmp_path: Path) -> None:
     rows = (
         PAIR | {"scores": {"chosen": 1, "rejected": 0}},
-        PAIR | {"score_chosen": 1, "score_rejected": 1},
-        PAIR,
+        PAIR | {"prompt": "Sum 2 and 0.", "score_chosen": 1, "score_rejected": 1},
+        PAIR | {"prompt": "Sum 3 and -1."},
         PAIR | {"chosen": "3"},
         {"prompt": "only"},
     )
@@ -64,8 +64,21 @@ def test_rows_without_scores_or_answers_are_counted_apart(tmp_path: Path) -> Non
     assert check(tmp_path / "p.jsonl", tmp_path / "some", limit=2)["num_pairs"] == 2
 
 
+def test_copies_of_a_pair_count_once_and_are_told(tmp_path: Path) -> None:
+    scored = PAIR | {"score_chosen": 1, "score_rejected": 0}
+    swapped = scored | {"chosen": PAIR["rejected"], "rejected": PAIR["chosen"]}
+    other = scored | {"prompt": "Sum 2 and 0."}
+    rows = (PAIR, scored, scored, scored, swapped, other)
+    numbers = check(write(tmp_path / "p.jsonl", *rows), tmp_path / "out")
+    counts = {key: numbers[f"num_{key}"] for key in ("pairs", "copies", "swapped", "scored_tasks")}
+    assert counts == {"pairs": 3, "copies": 3, "swapped": 1, "scored_tasks": 2}
+    assert numbers["judged"]["failed"] == 0, "a copy without scores stands for none"
+    lines = (tmp_path / "out" / "pairs.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("copies") for line in lines] == [[2, 3, 4], None, None]
+
+
 def test_what_cannot_be_checked_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="none of 1 pairs could be checked"):
+    with pytest.raises(DatasetError, match="none of 1 pairs could be checked: 1: the row has no"):
         check(write(tmp_path / "p.jsonl", PAIR), tmp_path / "out")
     with pytest.raises(DatasetError, match="there is no file"):
         check(tmp_path / "none", tmp_path / "out")
@@ -93,11 +106,10 @@ def test_a_set_may_hold_tests_that_no_pair_names(tmp_path: Path) -> None:
 
 
 def test_equal_scores_decide_nothing() -> None:
-    assert [compared(one) for one in ((1, 0), (0, 1), (1, 1), None)] == [
+    assert [compared(one) for one in ((1, 0), (0, 1), (1, 1))] == [
         "agrees",
         "disagrees",
         "undecided",
-        "failed",
     ]
 
 
@@ -107,7 +119,7 @@ def test_a_score_that_cannot_be_compared_says_nothing_of_the_label(
 ) -> None:
     rows = (
         PAIR | {"score_chosen": 1, "score_rejected": 0},
-        PAIR | {"score_chosen": score, "score_rejected": 0},
+        PAIR | {"prompt": "Sum 2 and 0.", "score_chosen": score, "score_rejected": 0},
     )
     numbers = check(write(tmp_path / "p.jsonl", *rows), tmp_path / "out")
     assert numbers["judged"]["agrees"] == 1

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,6 +95,20 @@ def test_a_stage_without_what_it_needs_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"first": generate(1), "needs": generate(1) | {"after": ["first"]}})
     with pytest.raises(Conflict, match="needs first, which is not done"):
         run(tmp_path, "needs")
+
+
+def test_files_of_a_done_stage_that_somebody_changed_are_not_read_by_a_later_one(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, {"first": generate(1), "needs": generate(1, seed=8) | {"after": ["first"]}})
+    folder = run(tmp_path, "first").stages["first"].folder
+    (changed,) = folder.output.rglob("tasks.jsonl")
+    changed.write_text(changed.read_text() + "\n")
+    with pytest.raises(Conflict, match=r"files of first .*tasks\.jsonl differs"):
+        run(tmp_path, "needs")
+    assert num_attempts(opened(tmp_path)) == [1, 0]
+    shutil.rmtree(folder.path)
+    assert num_attempts(run(tmp_path)) == [1, 1]
 
 
 def test_the_budget_stops_before_it_is_used_up(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A pipeline's folder belongs to one pipeline."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from assay_shared.errors import Conflict, InvalidInput
+from assay_shared.errors import Conflict, DatasetError, InvalidInput
 from assay_trainer.pipelines.operation import PipelineOrder, plan_pipeline, run_pipeline
+from assay_trainer.pipelines.stored_pipeline import read_stored
 
 
 def written(place: Path, stage: str = "first", **further: Any) -> Path:
@@ -64,3 +66,14 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
         run(written(tmp_path / "one.yaml"), folder)
     inside = tmp_path / "inside"
     run(written(inside / "pipeline.yaml"), inside)
+
+
+def test_a_record_without_the_inputs_of_its_stages_is_damaged(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    run(written(tmp_path / "one.yaml"), folder)
+    file = folder / "pipeline.json"
+    content = json.loads(file.read_text())
+    del content["inputs"]
+    file.write_text(json.dumps(content))
+    with pytest.raises(DatasetError, match=r"inputs: .*pipeline\.json cannot be read"):
+        read_stored(folder)

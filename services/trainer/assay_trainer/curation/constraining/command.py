@@ -12,14 +12,19 @@ def constrain(
         typer.Argument(metavar="SET...", help="Instructions: imported folders or files of tasks."),
     ],
     output: Annotated[Path, typer.Option(help="A new folder to write to.")],
-    train: Annotated[int, typer.Option(min=1, help="Tasks for training.")] = 800,
-    held_out: Annotated[int, typer.Option(min=1, help="Held-out tasks, of other prompts.")] = 100,
+    train: Annotated[
+        int, typer.Option(min=1, help="Tasks for training, each of another instruction.")
+    ] = 800,
+    held_out: Annotated[
+        int, typer.Option(min=1, help="Held-out tasks, of further instructions.")
+    ] = 100,
     most: Annotated[int, typer.Option(min=1, max=6, help="Most constraints of a task.")] = 3,
     max_characters: Annotated[
         int, typer.Option(min=1, help="Longer instructions are left out.")
     ] = 400,
     kind: Annotated[
-        list[str] | None, typer.Option(help="A kind by IFEval's name; all of them without.")
+        list[str] | None,
+        typer.Option(help="A kind by IFEval's name, may be repeated; without it, all kinds."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Which instructions and constraints.")] = 0,
 ) -> None:

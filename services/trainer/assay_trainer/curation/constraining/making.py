@@ -58,9 +58,10 @@ def make_constrained(order: ConstrainOrder) -> dict[str, Any]:
         tasks, left_out = _instructions(order)
         wanted = order.num_train + order.num_held_out
         if len(tasks) < wanted:
-            told = ", ".join(f"{number} {why}" for why, number in left_out.items()) or "none"
+            told = "".join(f"; left out: {number} {why}" for why, number in left_out.items())
             raise DatasetError(
-                f"{len(tasks)} instructions are fewer than {wanted} (left out: {told})",
+                f"{wanted} instructions are needed, {order.num_train} for training and "
+                f"{order.num_held_out} held out, and the sets have {len(tasks)}{told}",
                 field="SET",
                 hint="name more sets, or lower --train and --held-out",
             )
@@ -100,8 +101,7 @@ def _instructions(order: ConstrainOrder) -> tuple[list[Task], Counter[str]]:
     found: dict[str, Task] = {}
     left_out: Counter[str] = Counter()
     for name in order.sets:
-        opened = open_dataset(named_source(name), DatasetPurpose.TRAIN, order.data_folder)
-        for task in opened.tasks:
+        for task in _opened(name, order.data_folder):
             key = " ".join(task.prompt.casefold().split())
             if task.history or task.environment is not None:
                 left_out["with a history or an environment"] += 1
@@ -112,6 +112,14 @@ def _instructions(order: ConstrainOrder) -> tuple[list[Task], Counter[str]]:
             else:
                 found[key] = task
     return list(found.values()), left_out
+
+
+def _opened(name: str, data_folder: Path | None) -> Sequence[Task]:
+    try:
+        return open_dataset(named_source(name), DatasetPurpose.TRAIN, data_folder).tasks
+    except DatasetError as error:
+        hint = error.hint or "`assay data import` makes a set of published rows, such as Alpaca's"
+        raise DatasetError(error.message, field=error.field, hint=hint) from None
 
 
 def _constrained(

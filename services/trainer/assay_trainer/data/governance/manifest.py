@@ -38,6 +38,13 @@ class LeftOut(Wire):
     lines: tuple[int, ...]
 
 
+class ControlTokenRows(Wire):
+    """Rows of the folder with a token or a heading of a usual chat template: the first lines."""
+
+    number: int
+    lines: tuple[int, ...]
+
+
 class NearDuplicates(Wire):
     """The search for near duplicates, with the number of planted ones that it found."""
 
@@ -87,6 +94,8 @@ class ImportManifest(Wire):
     left_out: tuple[LeftOut, ...]
     #: Rows with the prompt of an earlier row and another answer. They stay.
     num_same_prompt: int = 0
+    #: Null if there are none.
+    control_tokens: ControlTokenRows | None = None
     #: The test-only sets that were searched for, with their numbers of prompts.
     test_only_sets: dict[str, int] = Field(default_factory=dict)
     near_duplicates: NearDuplicates | None = None

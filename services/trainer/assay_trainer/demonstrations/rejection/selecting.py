@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
+from assay_shared.text.template_tokens import has_template_token
 from assay_shared.types import Status
-from assay_trainer.data.template_tokens import has_template_token
 from assay_trainer.data.words import words_of
 from assay_trainer.evaluation.records.sample_record import EvaluatedTask, SampleRecord
 

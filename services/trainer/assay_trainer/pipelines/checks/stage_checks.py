@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from assay_trainer.pipelines.checks.run_files import check_run_file
 from assay_trainer.pipelines.checks.stage_policies import check_policy, policy_of
 from assay_trainer.pipelines.checks.stage_words import check_words
 from assay_trainer.pipelines.runner import Pipeline
@@ -12,7 +13,8 @@ def check_stages(pipeline: Pipeline, names: Iterable[str]) -> list[str]:
     """Check the stages of these names that are not done; return notes for a person.
 
     Raises:
-        AssayError: a stage names a command, an option or a policy that there is not.
+        AssayError: a stage or its run file names a command, an option, a policy or data that there
+            is not.
     """
     notes: list[str] = []
     commands = [one for one in pipeline.config.stages.values() if isinstance(one, CommandStage)]
@@ -23,4 +25,5 @@ def check_stages(pipeline: Pipeline, names: Iterable[str]) -> list[str]:
             check_words(one.stage, one.folder, pipeline.places, pipeline.file)
             if policy_of(one.stage) not in made:
                 notes.append(check_policy(one.stage, one.folder, pipeline.places))
+            notes += check_run_file(one, pipeline)
     return [note for note in notes if note]

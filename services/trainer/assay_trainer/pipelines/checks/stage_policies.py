@@ -37,13 +37,13 @@ def check_policy(stage: AnyStage, own: StageFolder, places: StagePlaces) -> str:
         found = hub_name(places.file(given), nearby=places.files)
         if found is None:
             return ""
-        _check_offline(*found)
+        check_offline(*found)
     except AssayError as error:
         raise NotFound(error.message, field=field, hint=error.hint) from None
     return f"{own.name}: {given} is not a folder here: it is taken as a hub's name"
 
 
-def _check_offline(name: str, revision: str | None) -> None:
+def check_offline(name: str, revision: str | None) -> None:
     """Check that the cache has a hub's model, if no connection is to be made.
 
     Raises:

@@ -10,6 +10,7 @@ from assay_trainer import events
 from assay_trainer.browser.diagnosis.diagnose import diagnose
 from assay_trainer.browser.diagnosis.facts import DiagnosedFacts
 from assay_trainer.browser.diagnosis.sft_rules import of_losses
+from assay_trainer.evaluation.metrics.outcomes import ERROR_TYPES
 from assay_trainer.pipelines.gating.moved_weights import moved_shares
 from assay_trainer.pipelines.stage_folder import StageFolder
 from assay_trainer.pipelines.stage_kinds import AnyStage, MeasuringStage, TrainStage
@@ -55,26 +56,33 @@ def _of_set(folder: Path) -> Iterator[str]:
     overall = metrics.get("overall", {})
     cut = (overall.get("truncated") or {}).get("value", 0.0)
     if cut > _CUT_OFF:
+        scored = overall.get("num_samples", 0) - overall.get("num_failed", 0)
         yield (
-            f"{cut:.0%} of the answers were cut off: raise max_tokens, or check the chat template "
-            "and the end token"
+            f"{cut:.0%} of {scored} answers were cut off: raise max_tokens, or check the chat "
+            "template and the end token"
         )
     if overall.get("num_failed"):
         yield f"{overall['num_failed']} samples have no score: see failures in samples.jsonl"
     if overall.get("num_without_text"):
         yield f"{overall['num_without_text']} answers are empty: check the chat template"
-    errors = ((overall.get("code") or {}).get("error_types") or {}).get("syntax_error") or {}
-    if errors.get("value", 0.0) > _ERRORS:
-        yield (
-            f"{errors['value']:.0%} of the programs do not parse: answers are cut off, or the "
-            "training data has such programs"
-        )
+    yield from _of_programs(overall)
     tokens = ((overall.get("costs") or {}).get("tokens") or {}).get("total", 0.0)
     seconds = metrics.get("played_s") or 0.0
     if seconds and tokens / seconds < _SLOW_TOKENS_PER_S:
         yield (
             f"{tokens / seconds:.0f} tokens a second: raise --concurrency, lower max_tokens, "
             "or serve by vLLM or SGLang"
+        )
+
+
+def _of_programs(overall: dict[str, Any]) -> Iterator[str]:
+    total = (overall.get("code") or {}).get("num_samples", 0)
+    outcomes = (overall.get("outcomes") or {}).items()
+    bad = sum(number for name, number in outcomes if ERROR_TYPES.get(name) == "syntax_error")
+    if total and bad / total > _ERRORS:
+        yield (
+            f"{bad} of {total} programs ({bad / total:.0%}) do not parse: answers are cut off, or "
+            "the training data has such programs"
         )
 
 

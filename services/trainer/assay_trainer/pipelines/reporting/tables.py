@@ -11,6 +11,14 @@ from assay_trainer.pipelines.gating.overruling import Overruled
 from assay_trainer.pipelines.ledger import rate
 from assay_trainer.pipelines.levels.levels import LevelResult, decide_levels
 from assay_trainer.pipelines.levels.reproduction import stored_reproduction
+from assay_trainer.pipelines.reporting.findings import (
+    COMPARED,
+    COMPARED_NOTE,
+    REPAIRED,
+    REPAIRED_NOTE,
+    compared_rows,
+    repaired_rows,
+)
 from assay_trainer.pipelines.reporting.state import STAGE_COLUMNS, Rows, stage_rows
 from assay_trainer.pipelines.runner import Pipeline, PlannedStage
 from assay_trainer.pipelines.stage_kinds import MeasuringStage
@@ -48,9 +56,14 @@ class MeasuredPoint:
 
 def all_tables(pipeline: Pipeline) -> list[ReportTable]:
     """Return the report's tables with rows."""
+    done = [one for one in pipeline.stages.values() if _is_done(one)]
+    compared = [row for one in done for row in compared_rows(one)]
+    repaired = [row for one in done for row in repaired_rows(one)]
     found = [
         *_levels(decided_levels(pipeline)),
         ReportTable("Measured", _MEASURED, [_measured_row(one) for one in points(pipeline)], _OVER),
+        ReportTable("Compared", COMPARED, compared, COMPARED_NOTE),
+        ReportTable("Repaired", REPAIRED, repaired, REPAIRED_NOTE),
         ReportTable("Gates", _GATES, list(_gates(pipeline)), _GATES_NOTE),
         ReportTable("What the numbers say", ("stage", "advice"), list(_said(pipeline))),
         ReportTable("Overruled", _OVERRULED, _overruled(pipeline.overruled_now())),

@@ -84,8 +84,17 @@ def test_the_two_files_share_no_prompt_and_the_seed_decides_all(tmp_path: Path) 
 
 
 def test_too_few_instructions_and_an_unknown_kind_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="29 instructions are fewer than 30"):
+    told = "30 instructions are needed, 20 for training and 10 held out, and the sets have 29; left"
+    with pytest.raises(DatasetError, match=told):
         make_constrained(order(tmp_path, num_instructions=29))
     given = replace(order(tmp_path), kinds=("punctuation:no_colon",))
     with pytest.raises(InvalidInput, match=r"'punctuation:no_colon'; known: .*no_comma"):
         make_constrained(given)
+
+
+def test_published_rows_are_refused_with_the_way_to_import_them(tmp_path: Path) -> None:
+    path = tmp_path / "alpaca.jsonl"
+    path.write_text(json.dumps({"instruction": "Name a river.", "output": "The Elbe."}) + "\n")
+    with pytest.raises(DatasetError, match=r"alpaca\.jsonl:1") as refused:
+        make_constrained(replace(order(tmp_path), sets=(str(path),)))
+    assert "assay data import" in (refused.value.hint or "")

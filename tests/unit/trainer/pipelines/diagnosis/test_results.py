@@ -40,10 +40,21 @@ def test_a_poor_sft_is_told_by_its_losses(
 @pytest.mark.parametrize(
     ("overall", "played_s", "word"),
     [
-        ({"truncated": {"value": 0.4}}, 1.0, "40% of the answers were cut off"),
+        (
+            {"truncated": {"value": 0.4}, "num_samples": 10},
+            1.0,
+            "40% of 10 answers were cut off",
+        ),
         ({"num_failed": 3}, 1.0, "3 samples have no score"),
         ({"num_without_text": 2}, 1.0, "2 answers are empty"),
-        ({"code": {"error_types": {"syntax_error": {"value": 0.3}}}}, 1.0, "30% of the programs"),
+        (
+            {
+                "code": {"num_samples": 84},
+                "outcomes": {"syntax_error": 80, "compile_error": 2, "accepted": 2},
+            },
+            1.0,
+            "82 of 84 programs (98%) do not parse",
+        ),
         ({}, 100.0, "10 tokens a second"),
         ({}, 1.0, ""),
     ],

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from assay_shared.text.half_characters import is_utf8
-from assay_trainer.data.template_tokens import has_template_token
+from assay_shared.text.template_tokens import has_template_token
 from assay_trainer.data.words import has_words, ngrams, words_of
 from assay_trainer.demonstrations.instructions.given.instructions_config import FiltersConfig
 
