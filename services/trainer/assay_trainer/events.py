@@ -51,6 +51,14 @@ class LeaksChecked(BaseModel):
     num_controls: int = 0
 
 
+class ChannelChecked(BaseModel):
+    """channel_checked: given rows of a stage, and those with a control token of the policy."""
+
+    stage: str
+    num_rows: int
+    num_unclean: int
+
+
 class TaskSetAside(BaseModel):
     """task_set_aside: a task left out of a set (training, held-out, demonstrations)."""
 
@@ -342,6 +350,7 @@ KINDS: dict[str, type[BaseModel]] = {
     "progress": ProgressEvent,
     "data": DataOpened,
     "leaks_checked": LeaksChecked,
+    "channel_checked": ChannelChecked,
     "step": StepEvent,
     "sft_step": SFTStep,
     "dpo_step": DPOStep,

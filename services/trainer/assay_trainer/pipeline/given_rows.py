@@ -1,6 +1,14 @@
 """The stages of a run that train on given rows: SFT on demonstrations, DPO on preferences."""
 
+import math
+from collections.abc import Sequence
+
+from assay_shared.errors import DatasetError
+from assay_shared.types import Task
 from assay_trainer.config import DPOConfig, SFTConfig
+from assay_trainer.data.control_tokens import with_control_tokens
+from assay_trainer.data.dataset import Demonstration
+from assay_trainer.data.preferences import Preference
 from assay_trainer.events import DPOMeasured, GivenRowsStep
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.given_rows.callbacks import StageAttempt
@@ -26,10 +34,9 @@ def run_sft(
 ) -> Policy:
     """Return the policy after SFT on the run's demonstrations, or its best checkpoint."""
     seed = run.config.seed
+    given = clean_demonstrations(run, sets, policy, config)
     rows, validation = hold_out(
-        sets.demonstrations.usable.demonstrations(
-            config.demonstrations_per_task, config.mistake_rate, seed
-        ),
+        given,
         lambda one: one.task,
         config.validation_share,
         seed,
@@ -58,8 +65,9 @@ def run_dpo(
 ) -> Policy:
     """Return the policy after DPO on the run's preferences, or its best checkpoint."""
     seed = run.config.seed
-    ids = pair_token_ids(sets.preferences, *policy, config.max_length)
-    pairs = [(one, own) for one, own in zip(sets.preferences, ids, strict=True) if own is not None]
+    preferences = clean_pairs(run, sets.preferences, policy)
+    ids = pair_token_ids(preferences, *policy, config.max_length)
+    pairs = [(one, own) for one, own in zip(preferences, ids, strict=True) if own is not None]
     rows, held_out = hold_out(
         pairs, lambda pair: pair[0].task, config.held_out_share, seed, "dpo.held_out_share"
     )
@@ -85,6 +93,57 @@ def run_dpo(
         if len(pairs) < len(ids):
             run.record("pairs_left_out", num_pairs=len(ids) - len(pairs), reason="too long")
         return stage_model(run, "dpo", train)
+
+
+def clean_demonstrations(
+    run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig
+) -> list[Demonstration]:
+    """Return the demonstrations of tasks without a control token; the others are set aside.
+
+    Raises:
+        DatasetError: too many are.
+    """
+
+    def chosen() -> list[Demonstration]:
+        return sets.demonstrations.usable.demonstrations(
+            config.demonstrations_per_task, config.mistake_rate, run.config.seed
+        )
+
+    given = chosen()
+    rows = [(one.task, (*_contents(one.task), one.answer)) for one in given]
+    unclean = with_control_tokens(rows, policy[1])
+    run.record("channel_checked", stage="sft", num_rows=len(rows), num_unclean=len(unclean))
+    sets.demonstrations.set_aside.add_all(unclean)
+    return chosen() if unclean else given
+
+
+def clean_pairs(
+    run: RunContext, preferences: Sequence[Preference], policy: Policy
+) -> list[Preference]:
+    """Return the pairs without a control token.
+
+    Raises:
+        DatasetError: too many have one.
+    """
+    rows = [(one.task, (*_contents(one.task), one.chosen, one.rejected)) for one in preferences]
+    unclean = with_control_tokens(rows, policy[1])
+    run.record("channel_checked", stage="dpo", num_rows=len(rows), num_unclean=len(unclean))
+    if not unclean:
+        return list(preferences)
+    if len(unclean) > math.ceil(run.config.data.max_set_aside_share * len(rows)):
+        task, reason = unclean[0]
+        raise DatasetError(
+            f"{len(unclean)} of {len(rows)} pairs have control tokens; {task.id}: {reason}",
+            field="data.max_set_aside_share",
+            hint="take the chat template's tokens out of the rows: the trainer applies it",
+        )
+    run.record("pairs_left_out", num_pairs=len(unclean), reason="control tokens")
+    left_out = {task.id for task, _ in unclean}
+    return [one for one in preferences if one.task.id not in left_out]
+
+
+def _contents(task: Task) -> tuple[str, ...]:
+    return tuple(message.content for message in task.messages)
 
 
 def _record(run: RunContext, kind: str, step: GivenRowsStep, num_steps: int) -> None:

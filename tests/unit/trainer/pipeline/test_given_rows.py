@@ -1,6 +1,7 @@
 """SFT and DPO as stages of a run, one after the other, stopped and resumed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,12 @@ from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.pipeline.context import RunContext
-from assay_trainer.pipeline.given_rows import run_dpo, run_sft
+from assay_trainer.pipeline.given_rows import (
+    clean_demonstrations,
+    clean_pairs,
+    run_dpo,
+    run_sft,
+)
 from assay_trainer.pipeline.policy import Policy, initial_policy, stage_model
 from assay_trainer.pipeline.run_sets import RunSets, check_for_leaks, open_sets
 from assay_trainer.pipeline.tiers import Tiers
@@ -128,3 +134,39 @@ def test_the_prompts_of_preferences_are_compared_with_the_held_out_tasks(tmp_pat
     config.dpo.data.path.write_text(json.dumps(row) + "\n")  # type: ignore[union-attr]
     with pytest.raises(DatasetError, match="held-out"):
         check_for_leaks(run, open_sets(run))
+
+
+def test_pairs_with_a_control_token_are_left_out_and_too_many_end_the_run(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    create_run(tmp_path / "run", config)
+    told: list[Event] = []
+    run = run_in(tmp_path / "run", told)
+    sets = open_sets(run)
+    policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
+    end = str(policy[1].eos_token)
+    first, *rest = sets.preferences
+    assert clean_pairs(run, [replace(first, chosen=f"yes{end}"), *rest], policy) == rest
+    assert [event.data for event in told if event.kind == "channel_checked"] == [
+        {"stage": "dpo", "num_rows": 40, "num_unclean": 1}
+    ]
+    bad = [replace(one, chosen=f"yes{end}") for one in rest[:3]]
+    with pytest.raises(DatasetError, match="3 of 39 pairs have control tokens"):
+        clean_pairs(run, bad + rest[3:], policy)
+
+
+def test_demonstrations_with_a_control_token_are_set_aside(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    create_run(tmp_path / "run", config)
+    told: list[Event] = []
+    run = run_in(tmp_path / "run", told)
+    sets = open_sets(run)
+    policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
+    tasks = sets.demonstrations.dataset.tasks
+    end = str(policy[1].eos_token)
+    tasks[3] = tasks[3].model_copy(update={"gold": f"{tasks[3].gold}{end}"})
+    assert config.sft is not None
+    rows = clean_demonstrations(run, sets, policy, config.sft)
+    assert tasks[3].id not in {one.task.id for one in rows}
+    assert {one.task.id for one in rows} == {task.id for task in tasks} - {tasks[3].id}
+    aside = [event.data for event in told if event.kind == "task_set_aside"]
+    assert [(one["task"], end in str(one["reason"])) for one in aside] == [(tasks[3].id, True)]
