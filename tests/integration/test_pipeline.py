@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.pipelines.runner import Pipeline
 from assay_trainer.pipelines.stored_pipeline import stored_pipeline
+from tests.conftest import wait_until
 from tests.integration.conftest import Assay
 
 PIPELINES = Path(__file__).parents[2] / "configs" / "pipelines"
@@ -19,12 +21,27 @@ SMALL, QUICK = (
     str(PIPELINES / "small.yaml"),
     ("--with", str(PIPELINES / "small_scale" / "small.yaml")),
 )
-NUM_KILLS = 20
+#: Twenty kills: the stage in which each comes, and the most seconds after its start.
+KILLS = (
+    *(("held_out", 1), ("base", 30), ("base", 60), ("verify", 8), ("before", 8)),
+    *(("sft", 30), ("sft", 90), ("sft", 120), ("after_sft", 8), ("samples", 12), ("pairs", 2)),
+    *(("pairs_check", 4), ("dpo", 25), ("rejection", 2), ("accepted_sft", 25), ("grpo", 40)),
+    *(("grpo", 90), ("after_grpo", 8), ("compare", 3), ("handoff", 20)),
+)
+
+
+NUM_STAGES_KILLED = 12
 
 
 def events(folder: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (folder / "events.jsonl").read_text().splitlines()
-    return [one["data"] for one in map(json.loads, lines) if one["kind"] == kind]
+    return [one.data for one in RunFolder(folder).read_events() if one.kind == kind]
+
+
+def under_way(folder: Path) -> str:
+    """Return the stage whose command is at work; empty between two stages."""
+    started = [one["stage"] for one in events(folder, "stage_started")]
+    done = {one["name"] for one in events(folder, "stage_finished")}
+    return "" if not started or started[-1] in done else str(started[-1])
 
 
 def check_whole(folder: Path) -> Pipeline:
@@ -61,7 +78,33 @@ def test_every_kind_of_stage_runs_from_one_file(assay: Assay, tmp_path: Path) ->
     assert len(events(folder, "stage_finished")) == len(report["stages"])
 
 
-@pytest.mark.timeout(3600)
+def kill_in(assay: Assay, words: tuple[str, ...], folder: Path, stage: str, after_s: float) -> str:
+    """Kill the pipeline some time after it began a stage; return the stage at work by then."""
+
+    def starts() -> int:
+        return sum(one.data.get("stage") == stage for one in RunFolder(folder).read_events())
+
+    earlier, process = starts(), assay.start(*words)
+
+    def begun() -> bool:
+        assay.mesh.watch()
+        return starts() > earlier or process.poll() is not None
+
+    try:
+        wait_until(begun, f"the stage {stage}", 900)
+        began = time.monotonic()
+        while process.poll() is None and time.monotonic() - began < after_s:
+            assay.mesh.watch()
+            time.sleep(0.1)
+        found = under_way(folder)
+        assert process.poll() is None, process.communicate()[0]
+    finally:
+        process.kill()
+        process.communicate()
+    return found
+
+
+@pytest.mark.timeout(5400)
 @pytest.mark.nightly
 def test_the_small_example_takes_minutes_and_survives_twenty_kills(
     assay: Assay, tmp_path: Path
@@ -69,19 +112,14 @@ def test_the_small_example_takes_minutes_and_survives_twenty_kills(
     folder = tmp_path / "pipeline"
     words = ("pipeline", "run", SMALL, "--folder", str(folder))
     moments = random.Random(1)
-    worked_s = 0.0
-    for _ in range(NUM_KILLS):
-        process = assay.start(*words)
-        began, limit_s = time.monotonic(), moments.uniform(3, 30)
-        while process.poll() is None and time.monotonic() - began < limit_s:
-            assay.mesh.watch()
-            time.sleep(0.1)
-        process.kill()
-        process.communicate()
-        worked_s += time.monotonic() - began
+    killed_in = Counter[str]()
     began = time.monotonic()
+    for stage, most_s in KILLS:
+        killed_in[kill_in(assay, words, folder, stage, moments.uniform(0.1, 1.0) * most_s)] += 1
     assay.run(*words, timeout_s=1800)
-    worked_s += time.monotonic() - began
+    worked_s = time.monotonic() - began
+    (tmp_path / "kills.json").write_text(json.dumps(killed_in))
+    assert len(killed_in) >= NUM_STAGES_KILLED, killed_in
     found = check_whole(folder)
     assert sum(len(one.folder.attempts()) for one in found.stages.values()) > len(found.stages)
     seconds = sum(one.record.costs.seconds for one in found.stages.values() if one.record)
