@@ -78,6 +78,18 @@ def test_every_kind_of_stage_runs_from_one_file(assay: Assay, tmp_path: Path) ->
     assert len(events(folder, "stage_finished")) == len(report["stages"])
 
 
+def results(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the SHA-256 of the files that are declared deterministic, and why others are not."""
+    same, differing = dict[str, str](), dict[str, str]()
+    for stage, one in json.loads((folder / "register.json").read_text())["stages"].items():
+        for file, digest in one["outputs"].items():
+            if file in one["not_deterministic"]:
+                differing[f"{stage}/{file}"] = one["not_deterministic"][file]
+            else:
+                same[f"{stage}/{file}"] = digest
+    return same, differing
+
+
 def kill_in(assay: Assay, words: tuple[str, ...], folder: Path, stage: str, after_s: float) -> str:
     """Kill the pipeline some time after it began a stage; return the stage at work by then."""
 
@@ -109,6 +121,9 @@ def kill_in(assay: Assay, words: tuple[str, ...], folder: Path, stage: str, afte
 def test_the_small_example_takes_minutes_and_survives_twenty_kills(
     assay: Assay, tmp_path: Path
 ) -> None:
+    """Its results are those of a pipeline that nobody disturbed, but for what is declared."""
+    undisturbed = tmp_path / "undisturbed"
+    assay.run("pipeline", "run", SMALL, "--folder", str(undisturbed), timeout_s=1800)
     folder = tmp_path / "pipeline"
     words = ("pipeline", "run", SMALL, "--folder", str(folder))
     moments = random.Random(1)
@@ -126,3 +141,10 @@ def test_the_small_example_takes_minutes_and_survives_twenty_kills(
     assert seconds < worked_s
     levels = json.loads((folder / "report.json").read_text())["levels"]
     assert {one["level"]: one["verdict"] for one in levels}["full"] == "PASS", levels
+    (same, differing), (killed_same, killed_differing) = results(undisturbed), results(folder)
+    assert killed_same == same
+    assert killed_differing.keys() == differing.keys()
+    assert {"base", "sft", "pairs", "dpo", "accepted_sft"} <= {one.split("/")[0] for one in same}
+    # What follows from GRPO alone may have other results; before it, only records of time differ.
+    stages = {name.split("/")[0] for name, why in differing.items() if "times" not in why}
+    assert stages == {"grpo", "after_grpo", "repair", "compare", "handoff", "report"}
