@@ -11,7 +11,7 @@ from assay_trainer.pipelines.gating.overruling import Overruled
 from assay_trainer.pipelines.ledger import rate
 from assay_trainer.pipelines.levels.levels import LevelResult, decide_levels
 from assay_trainer.pipelines.levels.reproduction import stored_reproduction
-from assay_trainer.pipelines.reporting.state import STAGE_COLUMNS, Rows, stage_rows
+from assay_trainer.pipelines.reporting.state import STAGE_COLUMNS, Rows, amount, stage_rows
 from assay_trainer.pipelines.runner import Pipeline, PlannedStage
 from assay_trainer.pipelines.stage_kinds import MeasuringStage
 
@@ -178,9 +178,7 @@ def _phase(pipeline: Pipeline, one: PlannedStage) -> list[float | None]:
 
 
 def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.2f}" if value >= 1 else f"{value:.2g}"  # seconds are not 0.00 hours
+    return "" if value is None else amount(value)
 
 
 def _reproduced(pipeline: Pipeline) -> Iterator[tuple[str, ...]]:
