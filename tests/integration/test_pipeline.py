@@ -55,7 +55,20 @@ def check_whole(folder: Path) -> Pipeline:
             rows = [json.loads(line) for line in file.read_text().splitlines()]
             keys = Counter((row["task_id"], row["index"]) for row in rows)
             assert set(keys.values()) == {1}, file
+        played = Counter(group_keys(one.folder.output))
+        assert set(played.values()) <= {1}, one.name
     return found
+
+
+def group_keys(run: Path) -> list[str]:
+    """Return the keys of the groups that a run's GRPO learnt from or left out, but superseded."""
+    lines = [
+        json.loads(line)
+        for name in ("rollouts.jsonl", "discarded.jsonl")
+        if (run / name).exists()
+        for line in (run / name).read_text().splitlines()
+    ]
+    return [one["group"]["key"] for one in lines if not one["superseded"]]
 
 
 @pytest.fixture(scope="module")
