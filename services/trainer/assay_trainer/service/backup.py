@@ -72,7 +72,7 @@ def back_up(file: Path, runs: Path, names: list[str], redis_url: str | None) -> 
 
 
 def other_results(runs: Path) -> list[str]:
-    """Return the folders beside the runs that no backup has: pipelines, ablations, evaluations."""
+    """Return the folders that are in no backup: pipelines, ablations, evaluations."""
     return sorted({file.parent.name for name in _OTHERS for file in runs.glob(f"*/{name}")})
 
 

@@ -28,7 +28,7 @@ def backup(
         names = back_up(file, runs or settings.runs, run or [], url)
     print(f"{file}: {len(names)} runs, {file.stat().st_size / 2**20:.1f} MiB")
     if not run and (others := other_results(runs or settings.runs)):
-        print(f"not in it, since they are no runs, so copy them: {', '.join(others)}")
+        print(f"left out, since only runs are backed up (copy them): {', '.join(others)}")
 
 
 def restore(

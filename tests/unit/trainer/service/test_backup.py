@@ -71,9 +71,9 @@ def test_folders_that_no_backup_has_are_named(
         (runs / name).mkdir()
         (runs / name / file).write_text("{}")
     command.backup(tmp_path / "all.tar", runs, None, False)
-    assert "so copy them: arms, study" in capsys.readouterr().out
+    assert "(copy them): arms, study" in capsys.readouterr().out
     command.backup(tmp_path / "one.tar", runs, ["a"], False)
-    assert "copy them" not in capsys.readouterr().out
+    assert "left out" not in capsys.readouterr().out
 
 
 def test_a_damaged_backup_restores_nothing(runs: Path, tmp_path: Path) -> None:
