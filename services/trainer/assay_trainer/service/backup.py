@@ -35,6 +35,8 @@ _PASSING = (
     b"assay:executor:limits:",
     b"assay:dead_letters",
 )
+#: What a folder of something else than a run has: pipelines, ablations, evaluations.
+_OTHERS = ("pipeline.json", "ablation.json", "evaluation.json")
 _TIMEOUT_S = 30
 _ATTEMPTS = 5
 
@@ -67,6 +69,11 @@ def back_up(file: Path, runs: Path, names: list[str], redis_url: str | None) -> 
         os.fsync(written.fileno())
     partial.replace(file)
     return found
+
+
+def other_results(runs: Path) -> list[str]:
+    """Return the folders that are in no backup: pipelines, ablations, evaluations."""
+    return sorted({file.parent.name for name in _OTHERS for file in runs.glob(f"*/{name}")})
 
 
 def _add_run(archive: tarfile.TarFile, run: RunFolder, digests: dict[str, str]) -> None:

@@ -20,13 +20,15 @@ def backup(
 ) -> None:
     """Write runs, and Redis's content, to a single archive; runs may continue meanwhile."""
     from assay_shared.service.audit import recorded
-    from assay_trainer.service.backup import back_up
+    from assay_trainer.service.backup import back_up, other_results
 
     settings = _settings()
     with recorded("backup", file=file):
         url = settings.redis_url if with_redis else None
         names = back_up(file, runs or settings.runs, run or [], url)
     print(f"{file}: {len(names)} runs, {file.stat().st_size / 2**20:.1f} MiB")
+    if not run and (others := other_results(runs or settings.runs)):
+        print(f"left out, since only runs are backed up (copy them): {', '.join(others)}")
 
 
 def restore(

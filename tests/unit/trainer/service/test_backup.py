@@ -11,7 +11,7 @@ import redis
 from assay_shared.errors import Conflict, InvalidInput, NotFound
 from assay_shared.runs.run_folder import RunFolder, RunStatus
 from assay_trainer.learner import checkpoint, retention
-from assay_trainer.service import backup
+from assay_trainer.service import backup, command
 from tests.support.valkey import TestValkey
 from tests.unit.trainer.learner.test_retention import make_checkpoint, make_run
 
@@ -62,6 +62,18 @@ def test_one_run_may_be_taken_and_put_back_alone(runs: Path, tmp_path: Path) -> 
         backup.restore(file, runs, ["c"], None)
     with pytest.raises(InvalidInput, match="it has no run"):
         backup.restore(file, runs, ["../runs/a"], None)
+
+
+def test_folders_that_no_backup_has_are_named(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, file in (("study", "pipeline.json"), ("arms", "ablation.json")):
+        (runs / name).mkdir()
+        (runs / name / file).write_text("{}")
+    command.backup(tmp_path / "all.tar", runs, None, False)
+    assert "(copy them): arms, study" in capsys.readouterr().out
+    command.backup(tmp_path / "one.tar", runs, ["a"], False)
+    assert "left out" not in capsys.readouterr().out
 
 
 def test_a_damaged_backup_restores_nothing(runs: Path, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def _panel(axes: Axes, rows: Sequence[ComparedRow], places: Sequence[str]) -> No
             inside = colour if row.verdict in _DECIDED else "white"
             axes.plot(interval.value, place, "o", color=colour, mfc=inside, ms=7, mew=1.6)
     axes.margins(x=0.08)
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=""))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
     axes.set_xlabel("change, in %" if is_relative else "difference, in points", fontsize=9)
     arrow = {"higher": " (right is better)", "lower": " (left is better)"}.get(rows[0].better, "")
     axes.set_title(f"{rows[0].title}\n{arrow.strip()}", fontsize=9)

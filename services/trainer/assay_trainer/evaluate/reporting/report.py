@@ -171,6 +171,8 @@ def _picture(name: str, metrics: SetMetrics) -> bytes | None:
     ax.plot(x, [one.value for one in shares], marker="o", color="#2563eb")
     ax.fill_between(x, low, high, color="#2563eb", alpha=0.15)
     is_over_k = metrics.curve_over == "k"
+    if is_over_k:
+        ax.set_xticks(x)
     ax.set_xlabel("k" if is_over_k else "drawn tokens a task")
     ax.set_ylabel("pass@k" if is_over_k else "share solved")
     ax.set_title(name)

@@ -88,6 +88,7 @@ def _gates(gates: Sequence[tuple[str, GateResult]]) -> bytes:
     values = [abs(one.value or 0.0) for _, one in gates]
     if max(values) > 20 * max(min(values), 1e-9):
         ax.set_xscale("symlog", linthresh=1.0)
+        ax.xaxis.set_major_formatter("{x:g}")
     ax.grid(axis="x", color=_FAINT, linewidth=0.5)
     return _png(figure)
 

@@ -8,6 +8,7 @@ from assay_shared.errors import AssayError
 from assay_shared.settings.run_file import provenance
 from assay_shared.weights.checkpoint import digest
 from assay_trainer.data.governance.manifest import MANIFEST
+from assay_trainer.pipelines.levels.determinism import undetermined
 from assay_trainer.pipelines.levels.outputs import outputs_of
 from assay_trainer.pipelines.reporting.tables import decided_levels
 from assay_trainer.pipelines.runner import Pipeline, PlannedStage
@@ -22,10 +23,16 @@ def register_of(pipeline: Pipeline) -> dict[str, Any]:
     gates = [(one.name, gate) for one in done if one.record for gate in one.record.gates]
     decisions = [{"stage": name} | gate.model_dump(mode="json") for name, gate in gates]
     levels = [one.model_dump(mode="json") for one in decided_levels(pipeline)]
+    outputs = {one.name: outputs_of(one.folder) for one in done}
+    differing = undetermined(pipeline.config, outputs)
     entry: dict[str, Any] = {
         "name": pipeline.config.name,
         "file": pipeline.file.name,
-        "stages": {one.name: _stage(one) for one in done},
+        "stages": {
+            one.name: _stage(one)
+            | {"outputs": outputs[one.name], "not_deterministic": differing[one.name]}
+            for one in done
+        },
         "data": {one.name: found for one in done if (found := _data(one))},
         "models": {name: one for name, one in models.items() if one is not None},
         "decisions": decisions + levels,
@@ -37,7 +44,7 @@ def register_of(pipeline: Pipeline) -> dict[str, Any]:
 def _stage(one: PlannedStage) -> dict[str, Any]:
     assert one.record is not None
     found = {"kind": one.stage.kind, "inputs": one.folder.inputs, "state": one.record.state}
-    return found | {"outputs": outputs_of(one.folder), "finished": one.record.finished}
+    return found | {"finished": one.record.finished}
 
 
 def _data(one: PlannedStage) -> dict[str, Any]:

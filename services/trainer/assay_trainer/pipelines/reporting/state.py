@@ -26,13 +26,18 @@ def stage_rows(pipeline: Pipeline) -> Rows:
     done = [one.record.costs for one in pipeline.stages.values() if one.record is not None]
     total = (
         "all", "", f"{len(done)} of {len(rows)}",
-        f"{sum(one.seconds for one in done) / _HOUR_S:.2f}",
-        f"{sum(one.gpu_hours for one in done):.2f}",
+        amount(sum(one.seconds for one in done) / _HOUR_S),
+        amount(sum(one.gpu_hours for one in done)),
         f"{sum(one.tokens for one in done):.0f}",
         f"{sum(one.judge_tokens for one in done):.0f}",
-        f"{sum(one.money for one in done):.2f}",
+        amount(sum(one.money for one in done)),
     )  # fmt: skip
     return [*rows, total]
+
+
+def amount(value: float) -> str:
+    """Return hours or money in a table: seconds are not 0.00 hours."""
+    return f"{value:.2f}" if value >= 1 else f"{value:.2g}"
 
 
 def expected_rows(pipeline: Pipeline) -> Rows:
@@ -92,11 +97,11 @@ def as_values(pipeline: Pipeline) -> dict[str, object]:
 def _row(planned: PlannedStage, state: str) -> tuple[str, ...]:
     head = (planned.name, planned.stage.kind, state)
     if planned.record is None:
-        return (*head, f"{planned.folder.seconds() / _HOUR_S:.2f}", "", "", "", "")
+        return (*head, amount(planned.folder.seconds() / _HOUR_S), "", "", "", "")
     costs = planned.record.costs
     return (
-        *head, f"{costs.seconds / _HOUR_S:.2f}", f"{costs.gpu_hours:.2f}", f"{costs.tokens:.0f}",
-        f"{costs.judge_tokens:.0f}", f"{costs.money:.2f}",
+        *head, amount(costs.seconds / _HOUR_S), amount(costs.gpu_hours), f"{costs.tokens:.0f}",
+        f"{costs.judge_tokens:.0f}", amount(costs.money),
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from assay_trainer.pipelines.reporting.findings import (
     compared_rows,
     repaired_rows,
 )
-from assay_trainer.pipelines.reporting.state import STAGE_COLUMNS, Rows, stage_rows
+from assay_trainer.pipelines.reporting.state import STAGE_COLUMNS, Rows, amount, stage_rows
 from assay_trainer.pipelines.runner import Pipeline, PlannedStage
 from assay_trainer.pipelines.stage_kinds import MeasuringStage
 
@@ -191,9 +191,7 @@ def _phase(pipeline: Pipeline, one: PlannedStage) -> list[float | None]:
 
 
 def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.2f}" if value >= 1 else f"{value:.2g}"  # seconds are not 0.00 hours
+    return "" if value is None else amount(value)
 
 
 def _reproduced(pipeline: Pipeline) -> Iterator[tuple[str, ...]]:

@@ -7,7 +7,7 @@ import pytest
 
 from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.pipelines.operation import PipelineOrder, run_pipeline
-from assay_trainer.pipelines.reporting.state import as_values, stage_rows
+from assay_trainer.pipelines.reporting.state import amount, as_values, stage_rows
 from assay_trainer.pipelines.reporting.tables import decided_levels
 from assay_trainer.pipelines.runner import Pipeline, PipelineRunner, StageFailed
 from assay_trainer.pipelines.stage_folder import CommandAttempt
@@ -37,6 +37,10 @@ def opened(place: Path, money: float = 5.0) -> Pipeline:
         budget={"money": money},
         levels={"minimum": [{"done": "needs"}]},
     )
+
+
+def test_seconds_are_not_zero_hours() -> None:
+    assert [amount(one) for one in (0.0, 0.00044, 0.081, 1.5)] == ["0", "0.00044", "0.081", "1.50"]
 
 
 def test_what_was_skipped_is_told_by_the_run_and_afterwards(

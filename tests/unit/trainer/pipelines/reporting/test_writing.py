@@ -75,6 +75,8 @@ def test_the_register_has_digests_and_decisions(tmp_path: Path) -> None:
     assert set(register["stages"]) == {"before", "after", "compare"}
     outputs = register["stages"]["before"]["outputs"]
     assert re.fullmatch(r"[0-9a-f]{64}", outputs["held/samples.jsonl"])
+    differing = register["stages"]["before"]["not_deterministic"]
+    assert differing["held/samples.jsonl"] == "tells times, costs or paths"
     decided = [(one.get("stage"), one["verdict"]) for one in register["decisions"]]
     assert ("before", "FAIL") in decided
     assert {"git_commit", "packages"} <= register.keys()
