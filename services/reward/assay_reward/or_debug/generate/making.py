@@ -57,7 +57,7 @@ def make(
             # A model that makes a solver fail is not a good instance either: count it as well.
             rejected[str(reason)] += 1
         except TimedOut:
-            rejected["a solver took too long"] += 1  # its message has a number of its own
+            rejected["a solver took too long"] += 1  # the message differs each time
     counts = ", ".join(f"{count} times: {reason}" for reason, count in rejected.most_common())
     raise DatasetError(
         f"no instance {number} of {cell.name} in {max_attempts} attempts; {counts}", field=cell.name
