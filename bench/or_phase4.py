@@ -1,12 +1,13 @@
-"""Runs the study of OR debugging on one host: SFT on its card, five arms in lanes, a curriculum.
+"""Runs the study of OR debugging on one host: SFT, five arms, a curriculum, evaluation, report.
 
-    python -m bench.or_phase4 OUT --lanes 4
+    python -m bench.or_phase4 OUT --lanes 4 --lessons 800
     python -m bench.or_phase4 OUT --lanes 1 --per-cell 20 --medium 40 --sft-steps 20 --steps 1
 
-Files of configs/or_phase4; the arms have their own models of type D, medium. A lane is a set of
-services with CPU engines, as the policy is small, and its own cores. Parts that OUT holds already
-are not done again. OUT/rows.json has the reports of the ablation, the curriculum and its control.
-Needs Linux (core affinity).
+Files of configs/or_phase4; the arms have their own models of type D, medium, and the
+demonstrations theirs with --lessons. A lane is a set of services with CPU engines, as the policy
+is small, and its own cores; updates take a card if there is one. Parts that OUT holds already are
+not done again. OUT/rows.json has the seconds of each part, the reports of the ablation, the
+curriculum and its control, and the study's goals. Needs Linux (core affinity).
 """
 
 import argparse
@@ -15,16 +16,21 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
+
+import yaml
 
 from assay_shared.local.launcher import running_services
 
 _FILES = Path("configs/or_phase4")
 _CLI = (sys.executable, "-m", "assay_shared.cli")
-_NO_CARD = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2"}
+_FEW_THREADS = {"OMP_NUM_THREADS": "2"}
+_NO_CARD = {"CUDA_VISIBLE_DEVICES": ""}
 #: The arm of curriculum and control where no arm has won.
 _ARM = "run_1_no_kl"
 _STAGES = {
@@ -34,27 +40,37 @@ _STAGES = {
     "hard": ("hard",),
 }
 _ALL = ("easy", "medium", "hard")
+_REPORTED = ("ablation", "curriculum", "mixed")
 
 
 def main() -> None:
     asked = _arguments()
-    began = time.monotonic()
-    models = _generate(asked, "models", "--per-cell", str(asked.per_cell), "--seed", "2026")
-    medium = _generate(
-        asked, "medium", "--per-cell", str(asked.medium), "--seed", "2027",
-        "--types", "D", "--difficulties", "medium",
-    )  # fmt: skip
-    print(f"{time.monotonic() - began:.0f} s: models", flush=True)
-    policy = _sft(asked, models)
-    print(f"{time.monotonic() - began:.0f} s: SFT", flush=True)
+    asked.output = asked.output.resolve()
+    asked.output.mkdir(parents=True, exist_ok=True)
+    with _timed(asked, "models"):
+        models = _generate(asked, "models", "--per-cell", str(asked.per_cell), "--seed", "2026")
+        medium = _generate(
+            asked, "medium", "--per-cell", str(asked.medium), "--seed", "2027",
+            "--types", "D", "--difficulties", "medium",
+        )  # fmt: skip
+    with _timed(asked, "demonstrations"):
+        demonstrations = _demonstrate(asked, models)
+    with _timed(asked, "sft"):
+        policy = _sft(asked, models, demonstrations)
     with ExitStack() as stack:
         lanes = [_lane(stack, asked, number) for number in range(asked.lanes)]
-        _ablate(asked, medium / "type_D_medium", policy, lanes)
-        print(f"{time.monotonic() - began:.0f} s: arms", flush=True)
-        _curriculum_and_control(asked, models, lanes)
-    rows = {name: _report(asked.output / name) for name in ("ablation", "curriculum", "mixed")}
+        with _timed(asked, "ablation"):
+            _ablate(asked, medium / "type_D_medium", policy, lanes)
+        with _timed(asked, "curriculum_and_control"):
+            _curriculum_and_control(asked, models, lanes)
+    policies = _policies(asked, policy)
+    with _timed(asked, "evaluations"):
+        _evaluate_all(asked, models, policies)
+    with _timed(asked, "report"):
+        _study(asked, policies)
+    rows = {name: _json(asked.output / name / "report.json") for name in _REPORTED}
+    rows |= {"seconds": _json(asked.output / "seconds.json"), "study": _evaluated(asked, policies)}
     (asked.output / "rows.json").write_text(json.dumps(rows, indent=1) + "\n")
-    print(f"{time.monotonic() - began:.0f} s: all", flush=True)
 
 
 def _arguments() -> argparse.Namespace:
@@ -63,11 +79,32 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lanes", type=int, default=4, help="runs at once")
     parser.add_argument("--per-cell", type=int, default=200, help="models of each cell")
     parser.add_argument("--medium", type=int, default=1000, help="models of the arms")
+    parser.add_argument(
+        "--lessons",
+        type=int,
+        default=0,
+        help="other models of each easy and medium cell for demonstrations; 0: those of --per-cell",
+    )
     parser.add_argument("--sft-steps", type=int, default=2500)
     parser.add_argument("--steps", type=int, default=15, help="steps of an arm")
     parser.add_argument("--stage-steps", type=int, default=10, help="steps of each stage")
     parser.add_argument("--seeds", default="1,2,3,4")
+    parser.add_argument("--max-samples", type=int, help="evaluated tasks of each cell")
     return parser.parse_args()
+
+
+@contextmanager
+def _timed(asked: argparse.Namespace, part: str) -> Iterator[None]:
+    """Add the seconds of a part to those that earlier starts have spent on it."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        path = asked.output / "seconds.json"
+        spent = _json(path) if path.is_file() else {}
+        took = time.monotonic() - began
+        path.write_text(json.dumps(spent | {part: round(spent.get(part, 0) + took, 1)}) + "\n")
+        print(f"{took:.0f} s: {part}", flush=True)
 
 
 def _run(words: Sequence[str], environment: Mapping[str, str], *, fails: bool = False) -> None:
@@ -86,14 +123,43 @@ def _generate(asked: argparse.Namespace, name: str, *words: str) -> Path:
     return folder
 
 
-def _sft(asked: argparse.Namespace, models: Path) -> Path:
+def _demonstrate(asked: argparse.Namespace, models: Path) -> Path:
+    """Return the file of demonstrations.
+
+    With --lessons, easy and medium ones are of other models. Hard ones take the most time to make,
+    so these are of the study's own training tasks.
+    """
+    path: Path = asked.output / "demonstrations.jsonl"
+    if path.is_file() or (asked.output / "sft" / "report.json").is_file():
+        return path
+    sources, mistakes = [models], ("--mistake-rate", "0.4")
+    if asked.lessons:
+        words = ("--per-cell", str(asked.lessons), "--difficulties", "easy,medium")
+        lessons = _generate(asked, "lessons", *words, "--seed", "2028")
+        sources = [
+            *_cells(lessons),
+            *(one for one in _cells(models) if one.parent.name.endswith("_hard")),
+        ]
+    parts = [asked.output / f"demonstrations-{number}.jsonl" for number in range(len(sources))]
+
+    def demonstrate(source: Path, part: Path) -> None:
+        _run(("or-debug", "demonstrate", str(source), "--output", str(part), *mistakes), {})
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(demonstrate, sources, parts))
+    path.write_text("".join(part.read_text() for part in parts))
+    for part in parts:
+        part.unlink()
+    return path
+
+
+def _cells(benchmark: Path) -> list[Path]:
+    return sorted(benchmark.glob("type_*/tasks.jsonl"))
+
+
+def _sft(asked: argparse.Namespace, models: Path, demonstrations: Path) -> Path:
     folder: Path = asked.output / "sft"
     if not (folder / "report.json").is_file():
-        demonstrations = asked.output / "demonstrations.jsonl"
-        mistakes = ("--mistake-rate", "0.4")
-        _run(
-            ("or-debug", "demonstrate", str(models), "--output", str(demonstrations), *mistakes), {}
-        )
         settings = (
             f"data.train.path={models}", f"data.held_out.path={models}",
             f"data.demonstrations.path={demonstrations}", f"sft.steps={asked.sft_steps}",
@@ -105,22 +171,34 @@ def _sft(asked: argparse.Namespace, models: Path) -> Path:
 
 
 def _lane(stack: ExitStack, asked: argparse.Namespace, number: int) -> dict[str, str]:
-    """Start the services of a lane on its share of the cores, and return their variables."""
-    cores = sorted(os.sched_getaffinity(0))
+    """Start the services of a lane on its share of the cores, and return a trainer's variables.
+
+    The services have no card. A trainer has: its updates take longer than its rollouts without.
+    """
+    home = asked.output / f"services-{number}"
+    settings = _NO_CARD | _FEW_THREADS | _roots(asked)
+    with _on_share(asked, number):
+        mesh = stack.enter_context(running_services(home, num_workers=2, settings=settings))
+    variables = mesh.environment | {"ASSAY_RUNS": str(asked.output)}
+    return {name: value for name, value in variables.items() if name not in _NO_CARD}
+
+
+@contextmanager
+def _on_share(asked: argparse.Namespace, number: int) -> Iterator[None]:
+    """Let processes that this thread starts meanwhile run on a lane's share of the cores."""
+    all_cores = os.sched_getaffinity(0)
+    cores = sorted(all_cores)
     share = max(1, len(cores) // asked.lanes)
     os.sched_setaffinity(0, cores[number * share : (number + 1) * share] or cores)
     try:
-        home = asked.output / f"services-{number}"
-        settings = _NO_CARD | _roots(asked)
-        mesh = stack.enter_context(running_services(home, num_workers=2, settings=settings))
+        yield
     finally:
-        os.sched_setaffinity(0, cores)
-    return mesh.environment | _NO_CARD | {"ASSAY_RUNS": str(asked.output.resolve())}
+        os.sched_setaffinity(0, all_cores)
 
 
 def _roots(asked: argparse.Namespace) -> dict[str, str]:
     """Let inference read the weights of all runs of the study."""
-    return {"ASSAY_INFERENCE_WEIGHT_ROOTS": str(asked.output.resolve())}
+    return {"ASSAY_INFERENCE_WEIGHT_ROOTS": str(asked.output)}
 
 
 def _ablate(
@@ -134,14 +212,16 @@ def _ablate(
         file = asked.output / f"lane-{number}.env"
         file.write_text("".join(f"{name}={value}\n" for name, value in lane.items()))
         options += ["--lane", str(file)]
+    words: tuple[str, ...]
     if (folder / "ablation.json").is_file():
         words = ("ablate", "--resume", str(folder))
     else:
         overrides = {
-            "policy.folder": str(policy.resolve()),
-            "data.train.path": str(medium.resolve()),
-            "data.held_out.path": str(medium.resolve()),
+            "policy.folder": str(policy),
+            "data.train.path": str(medium),
+            "data.held_out.path": str(medium),
             "grpo.steps": asked.steps,
+            "grpo.signal_check": None,
         }
         settings = (f"overrides={json.dumps(overrides)}", f"seeds=[{asked.seeds}]")
         words = (
@@ -154,7 +234,7 @@ def _curriculum_and_control(
     asked: argparse.Namespace, models: Path, lanes: Sequence[Mapping[str, str]]
 ) -> None:
     """Train both for as many updates, at once if there are two lanes."""
-    winner = json.loads((asked.output / "ablation" / "report.json").read_text()).get("winner")
+    winner = _json(asked.output / "ablation" / "report.json").get("winner")
     arm = () if winner else (f"curriculum.arm={_ARM}",)
     steps = asked.stage_steps
     stages = {
@@ -170,7 +250,7 @@ def _curriculum_and_control(
             f"data.train.path={models}", f"data.held_out.path={models}", *arm,
             f"curriculum.from={asked.output / 'ablation'}",
             f"curriculum.stages={json.dumps(asked_stages)}",
-            f"grpo.steps={steps * len(_STAGES)}",
+            f"grpo.steps={steps * len(_STAGES)}", "grpo.signal_check=null",
         )  # fmt: skip
         environment = os.environ | lanes[number % len(lanes)]
         running.append(subprocess.Popen([*_CLI, *words], env=environment))
@@ -184,8 +264,77 @@ def _stage(name: str, difficulties: Sequence[str], steps: int) -> dict[str, Any]
     return {"name": name, "where": {"difficulty": list(difficulties)}, "steps": steps}
 
 
-def _report(folder: Path) -> Any:
-    return json.loads((folder / "report.json").read_text())
+def _policies(asked: argparse.Namespace, start: Path) -> list[dict[str, str]]:
+    """Return the policies of the study's file, each with its checkpoint: of arms, one seed."""
+    seed = asked.seeds.split(",")[0]
+    arms = yaml.safe_load((_FILES / "ablation.yaml").read_text())["arms"]
+    runs = {name: asked.output / "ablation" / f"ablation-{name}-s{seed}" for name in arms}
+    trained = {name: run for name, run in runs.items() if (run / "report.json").is_file()}
+    last = {"mixed": asked.output / "mixed", "curriculum": asked.output / "curriculum"}
+    kinds = dict.fromkeys(trained, "ablation") | {"mixed": "other", "curriculum": "curriculum"}
+    found = [{"name": "SFT", "kind": "start", "checkpoint": str(start)}]
+    for name, run in (trained | last).items():
+        checkpoint = str(run / "models" / "grpo")
+        found.append({"name": name, "kind": kinds[name], "run": str(run), "checkpoint": checkpoint})
+    return [one | {"evaluation": str(asked.output / "evaluation" / one["name"])} for one in found]
+
+
+def _evaluate_all(
+    asked: argparse.Namespace, models: Path, policies: Sequence[Mapping[str, str]]
+) -> None:
+    """Evaluate as many policies at once as there are lanes, each on a lane's cores."""
+    free: SimpleQueue[int] = SimpleQueue()
+    for number in range(asked.lanes):
+        free.put(number)
+
+    def evaluate(policy: Mapping[str, str]) -> None:
+        number = free.get()
+        try:
+            with _on_share(asked, number):
+                _evaluate(asked, models, policy)
+        finally:
+            free.put(number)
+
+    with ThreadPoolExecutor(asked.lanes) as pool:
+        list(pool.map(evaluate, policies))
+
+
+def _evaluate(asked: argparse.Namespace, models: Path, policy: Mapping[str, str]) -> None:
+    """Serve a policy without the card and let it play; the start's tells of trivial ones too."""
+    folder = Path(policy["evaluation"])
+    if (folder / "evaluation.json").is_file():
+        return
+    few = () if asked.max_samples is None else ("--max-samples", str(asked.max_samples))
+    trivial = "--baselines" if policy["kind"] == "start" else "--no-baselines"
+    served = {"ASSAY_INFERENCE_MODEL": policy["checkpoint"]}
+    settings = _NO_CARD | _FEW_THREADS | _roots(asked) | served
+    home = asked.output / "services-evaluation" / policy["name"]
+    with running_services(home, num_workers=0, services=("inference",), settings=settings) as mesh:
+        words = (
+            "or-debug", "evaluate", str(models), "--policy", mesh.urls["inference"],
+            "--output", str(folder), "--max-tokens", "24", trivial, *few,
+        )  # fmt: skip
+        _run(words, mesh.environment, fails=True)
+
+
+def _study(asked: argparse.Namespace, policies: Sequence[Mapping[str, str]]) -> None:
+    """Write the report of the study by the goals of its file, and with the policies there are."""
+    file = yaml.safe_load((_FILES / "report.yaml").read_text())
+    kept = ("name", "kind", "evaluation", "run")
+    file["policies"] = [{key: one[key] for key in kept if key in one} for one in policies]
+    path = asked.output / "report.yaml"
+    path.write_text(yaml.safe_dump(file, sort_keys=False))
+    _run(("or-debug", "report", str(path), "--output", str(asked.output / "report")), {})
+
+
+def _evaluated(asked: argparse.Namespace, policies: Sequence[Mapping[str, str]]) -> Any:
+    found = {one["name"]: Path(one["evaluation"]) / "evaluation.json" for one in policies}
+    evaluations = {name: _json(file) for name, file in found.items()}
+    return {"report": _json(asked.output / "report" / "study.json"), "evaluations": evaluations}
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from assay_reward.or_debug.generate.plant import Plant, build
 from assay_reward.or_debug.generate.validation import confirmed, validated
 from assay_reward.or_debug.models.instance import Instance
 from assay_reward.or_debug.models.solver import Engine
-from assay_shared.errors import DatasetError, SolverFault
+from assay_shared.errors import DatasetError, SolverFault, TimedOut
 
 SABOTAGE: dict[ErrorType, Callable[[Random, CellPlan, Plant], Draft]] = {
     "A": direction.sabotage,
@@ -56,6 +56,8 @@ def make(
         except (Unsuitable, SolverFault) as reason:
             # A model that makes a solver fail is not a good instance either: count it as well.
             rejected[str(reason)] += 1
+        except TimedOut:
+            rejected["a solver took too long"] += 1  # the message differs each time
     counts = ", ".join(f"{count} times: {reason}" for reason, count in rejected.most_common())
     raise DatasetError(
         f"no instance {number} of {cell.name} in {max_attempts} attempts; {counts}", field=cell.name
