@@ -1,5 +1,6 @@
 """The run files of an ablation: of its start, and of each arm for each seed."""
 
+import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -8,13 +9,16 @@ from typing import Any
 
 from assay_shared.errors import ConfigError
 from assay_shared.settings.run_file import load_config, parse_config, read_yaml, section_of
-from assay_trainer.ablation.ablation_config import AblationConfig, Overrides
+from assay_trainer.ablation.ablation_config import CHANGEABLE, AblationConfig, Overrides
 from assay_trainer.ablation.metrics import check_metrics
 from assay_trainer.config import EvaluationConfig, RunConfig
+from assay_trainer.objective.losses.table import LOSSES
 
 #: The tier that measures the start and every arm.
 TIER = "ablation"
 CURVE = "ablation_curve"
+#: A loss has its own, with or without its name.
+_AVERAGE = "grpo.average"
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,28 @@ def make_plan(config: AblationConfig, values: Mapping[str, Any]) -> AblationPlan
     plan = AblationPlan(config, changed, tuple(arms))
     start_config(plan)
     for arm in arms:
-        arm_config(plan, arm, config.seeds[0], None)
+        _check_arm(plan, arm)
     return plan
+
+
+def _check_arm(plan: AblationPlan, arm: AblationArm) -> None:
+    """Check the run file of an arm; of an arm with a whole section, tell of dotted keys.
+
+    Raises:
+        ConfigError: see `arm_config`.
+    """
+    try:
+        arm_config(plan, arm, plan.config.seeds[0], None)
+    except ConfigError as error:
+        for key, value in arm.overrides.items():
+            if key in CHANGEABLE and isinstance(value, dict) and value:
+                name = next(iter(value))
+                hint = (
+                    f"arms.{arm.name} replaces the whole section {key}; to change a field of it, "
+                    f"write a dotted key: {key}.{name}: {json.dumps(value[name])}"
+                )
+                raise ConfigError(error.message, field=error.field, hint=hint) from None
+        raise
 
 
 def with_overrides(values: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
@@ -159,7 +183,15 @@ def changed_fields(old: RunConfig, new: RunConfig) -> dict[str, tuple[Any, Any]]
         for key in sorted({*mine, *theirs}):
             if mine.get(key) != theirs.get(key):
                 found[f"{section}.{key}"] = (mine.get(key), theirs.get(key))
+    if _AVERAGE in found and _average(old) == _average(new):
+        del found[_AVERAGE]
     return found
+
+
+def _average(config: RunConfig) -> str | None:
+    """Return the average of a run: its loss's own by name or by null."""
+    grpo = config.grpo
+    return None if grpo is None else grpo.average or LOSSES[grpo.loss].average
 
 
 def _fields(config: RunConfig, section: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from assay_trainer.ablation.arms import (
     read_ablation,
     start_config,
 )
+from assay_trainer.ablation.curriculum_rules import check_curricula
 from assay_trainer.ablation.metrics import component_of, passes_of, recoveries_of
 from assay_trainer.ablation.rubric_components import RUBRIC_COMPONENTS
 from assay_trainer.config import RunConfig
@@ -41,7 +42,8 @@ def read_checked(
 
     Raises:
         ConfigError: a field, an arm, a metric or a goal cannot be used; names it.
-        DatasetError: a held-out set cannot be read.
+        DatasetError: a held-out set, or one of a curriculum, cannot be read.
+        RoleError: a stage of a curriculum would end by rows for tests alone.
     """
     plan = read_ablation(file, changes)
     configs = {arm.name: arm_config(plan, arm, plan.config.seeds[0], None) for arm in plan.arms}
@@ -51,6 +53,7 @@ def read_checked(
     _check_samples(plan)
     _check_components(plan, needs_files)
     _check_curve(plan)
+    check_curricula(configs)
     return plan
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from assay_shared.errors import ConfigError
-from assay_shared.types import Task
+from assay_shared.errors import ConfigError, RoleError
+from assay_shared.types import Role, Task
 from assay_trainer.curriculum_config import CurriculumConfig, StageConfig, Where
 
 _MOST_SHOWN = 12
@@ -49,6 +49,26 @@ def stage_tasks(config: CurriculumConfig, tasks: Sequence[Task], name: str) -> l
             have a task in common.
     """
     return [_of_stage(stage, tasks, name) for stage in config.stages]
+
+
+def measured_stages(config: CurriculumConfig, held_out: Sequence[Task]) -> list[StageTasks]:
+    """Return the held-out tasks of each stage; none if none are measured.
+
+    Raises:
+        ConfigError: see `stage_tasks`.
+        RoleError: the end of a stage would depend on rows for tests.
+    """
+    if config.measure is None:
+        return []
+    found = stage_tasks(config, held_out, "held-out")
+    for stage, tasks in zip(config.stages, found, strict=True):
+        if stage.until is not None and any(task.role is Role.TEST for task in tasks.tasks):
+            raise RoleError(
+                f"{stage.name} has held-out rows for tests alone: they cannot end a stage",
+                field=f"curriculum.stages {stage.name}.until",
+                hint="use validation rows in data.held_out, and test rows in a tier with at: end",
+            )
+    return found
 
 
 def _of_stage(stage: StageConfig, tasks: Sequence[Task], name: str) -> StageTasks:

@@ -115,6 +115,8 @@ def make_plan(run: RunContext) -> Plan:
     config = run.config
     plan = Plan(run=config.name, findings=check_settings(config))
     plan.is_before_sft = config.sft is not None or config.dpo is not None
+    if plan.refused:  # training ends there too, before it asks for a service
+        return plan
     try:
         check_lora(config.policy.lora)
         if config.grpo is not None:

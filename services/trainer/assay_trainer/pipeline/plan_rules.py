@@ -210,7 +210,8 @@ def _left_out(needs: StageNeeds) -> Found:
 
 
 def _staleness(grpo: GRPOConfig) -> Found:
-    if grpo.max_staleness >= grpo.steps:
+    # In one step, more than the default is refused with the switches that cannot act.
+    if grpo.max_staleness >= grpo.steps > 1:
         yield Finding(
             field="grpo.max_staleness",
             message=f"{grpo.max_staleness} versions cannot act in {grpo.steps} steps: no token can "

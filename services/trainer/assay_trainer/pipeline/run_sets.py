@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from assay_shared.errors import RoleError
 from assay_shared.runs.run_folder import write_atomically
-from assay_shared.types import Role, RubricInfo, Task
+from assay_shared.types import RubricInfo, Task
 from assay_trainer.checks.leaks.check import check_leaks
 from assay_trainer.checks.rewards import known_rubrics, prove
 from assay_trainer.config import Source
-from assay_trainer.curriculum.selection import StageTasks, stage_tasks
+from assay_trainer.curriculum.selection import StageTasks, measured_stages, stage_tasks
 from assay_trainer.curriculum.staged_order import check_steps
 from assay_trainer.data.dataset import DatasetPurpose
 from assay_trainer.data.governance.manifest import read_manifest
@@ -102,17 +101,7 @@ def held_out_stages(run: RunContext, sets: RunSets) -> list[StageTasks]:
         RoleError: the end of a stage would depend on rows for tests.
     """
     config = run.config.curriculum
-    if config is None or config.measure is None:
-        return []
-    found = stage_tasks(config, sets.held_out.dataset.tasks, "held-out")
-    for stage, tasks in zip(config.stages, found, strict=True):
-        if stage.until is not None and any(task.role is Role.TEST for task in tasks.tasks):
-            raise RoleError(
-                f"{stage.name} has held-out rows for tests alone: they cannot end a stage",
-                field=f"curriculum.stages {stage.name}.until",
-                hint="use validation rows in data.held_out, and test rows in a tier with at: end",
-            )
-    return found
+    return [] if config is None else measured_stages(config, sets.held_out.dataset.tasks)
 
 
 def _check_curriculum(run: RunContext, sets: RunSets) -> None:

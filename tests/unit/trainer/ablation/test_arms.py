@@ -100,6 +100,31 @@ def test_start_and_arms_are_measured_by_one_protocol_that_is_the_bases(tmp_path:
     assert arm.grpo.checkpoint_every == 2
 
 
+def test_the_losss_own_average_is_no_change_and_another_is(tmp_path: Path) -> None:
+    arms = {
+        "null": {},
+        "own": {"grpo.average": "token"},
+        "loss": {"grpo.loss": "grpo", "grpo.average": "token"},
+        "both": {"grpo.loss": "grpo", "grpo.average": "sequence"},
+    }
+    plan = read(tmp_path, arms=arms, mode="one_at_a_time")
+    null, own, loss, both = (arm_config(plan, one, 1, None) for one in plan.arms)
+    assert changed_fields(null, own) == {}
+    assert changed_fields(own, loss) == {"grpo.loss": ("dapo", "grpo")}
+    assert changed_fields(null, loss) == {"grpo.loss": ("dapo", "grpo")}, "the average stays"
+    assert changed_fields(own, both)["grpo.average"] == ("token", "sequence")
+
+
+def test_a_nested_arm_that_lacks_fields_is_told_of_dotted_keys(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(tmp_path, arms={"first": {}, "nested": {"grpo": {"average": "constant"}}})
+    assert refused.value.field == "grpo.steps"
+    assert 'grpo.average: "constant"' in (refused.value.hint or "")
+    assert "arms.nested replaces the whole section grpo" in (refused.value.hint or "")
+    whole = {"grpo": {"steps": 4, "average": "constant"}}
+    assert read(tmp_path, arms={"first": {}, "nested": whole}).arms, "a whole section may be meant"
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

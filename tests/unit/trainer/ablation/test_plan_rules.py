@@ -78,6 +78,11 @@ def goal(arm: str | None, against: str | None, **bound: float) -> dict[str, Any]
             "arms.same",
             "first and same",
         ),
+        (
+            {"arms": {"first": {}, "own": {"grpo.average": "token"}}},
+            "arms.own",
+            "the arms first and own have the same settings",
+        ),
     ],
 )
 def test_what_could_not_be_decided_is_refused(
