@@ -23,7 +23,11 @@ from assay_trainer.ablation.decomposition.findings import (
     PlantedChanges,
     SwitchVerdict,
 )
-from assay_trainer.ablation.decomposition.sampler import SamplerFacts, sampler_finding
+from assay_trainer.ablation.decomposition.sampler import (
+    SampleCounts,
+    SamplerFacts,
+    sampler_finding,
+)
 from assay_trainer.ablation.decomposition.steps import Settings
 from assay_trainer.ablation.decomposition.verdicts import (
     arm_verdict,
@@ -127,7 +131,8 @@ def _temperature_twice(
     assert new.grpo is not None
     changed = changed_fields(config, new)
     found = _of_batches(config, new, batch, settings)
-    facts = SamplerFacts(config.grpo, new.grpo, [batch], step_events(run)[:1])
+    counts = SampleCounts.of(batch.groups, new.grpo)
+    facts = SamplerFacts(config.grpo, new.grpo, counts, step_events(run)[:1])
     sampler = sampler_finding(changed, facts)
     verdict, reason = arm_verdict(gradient_verdict([found], changed), sampler)
     return PlantedChange(

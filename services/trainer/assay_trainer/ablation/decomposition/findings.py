@@ -36,6 +36,8 @@ class FrozenFinding(BaseModel):
 class BatchParts(FrozenFinding):
     """A stored batch under both settings; see `gradients.GradientParts`."""
 
+    #: The run that the batch is of; empty in files of older versions.
+    run: str = ""
     step: int
     num_groups: int
     num_updates: int
@@ -74,8 +76,10 @@ class Decomposition(FrozenFinding):
 
     arm: str
     previous: str
-    #: The run whose stored batches were read.
+    #: The run whose stored batches were read first.
     run: str
+    #: All finished runs of the comparison arm: their samples and events were read.
+    runs: list[str] = []
     #: Settings that differ: old and new, as JSON.
     changed: dict[str, tuple[str, str]]
     batches: list[BatchParts]

@@ -49,9 +49,19 @@ def _floor(one: BatchParts) -> float:
 
 
 def arm_verdict(
-    gradient: SwitchVerdict, sampler: SamplerFinding | None
+    gradient: SwitchVerdict, sampler: SamplerFinding | None, activity: str | None = None
 ) -> tuple[SwitchVerdict, str]:
-    """Return the verdict on an arm with its reason; a change of the samples is one of the arm."""
+    """Return the verdict on an arm with its reason; a change of the samples is one of the arm.
+
+    With `activity`, a step in which a changed setting was at work, it is not NO EFFECT.
+    """
+    verdict, reason = _of_both(gradient, sampler)
+    if verdict is SwitchVerdict.NO_EFFECT and activity is not None:
+        return SwitchVerdict.UNKNOWN, f"{reason}; but {activity}"
+    return verdict, reason
+
+
+def _of_both(gradient: SwitchVerdict, sampler: SamplerFinding | None) -> tuple[SwitchVerdict, str]:
     found = _of_gradient(gradient)
     if sampler is None or sampler.verdict is SwitchVerdict.NO_EFFECT:
         more = f"; {sampler.reason}" if sampler is not None else ""

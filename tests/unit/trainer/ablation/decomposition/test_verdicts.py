@@ -67,6 +67,14 @@ def test_an_arm_that_changes_its_samples_acts_whatever_its_gradient_says() -> No
     assert arm_verdict(SwitchVerdict.ACTS, none)[0] is SwitchVerdict.ACTS
 
 
+def test_a_setting_at_work_is_never_without_effect() -> None:
+    told = "clipped_low is 0.1 in step 2 of run"
+    verdict, reason = arm_verdict(SwitchVerdict.NO_EFFECT, None, told)
+    assert verdict is SwitchVerdict.UNKNOWN
+    assert told in reason
+    assert arm_verdict(SwitchVerdict.SCALE_ONLY, None, told)[0] is SwitchVerdict.SCALE_ONLY
+
+
 @pytest.mark.parametrize(
     ("new", "verdict"),
     [
