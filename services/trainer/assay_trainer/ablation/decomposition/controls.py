@@ -1,7 +1,7 @@
-"""Planted changes: three that do nothing or only change units, and one that acts.
+"""Planted changes: four that do nothing or only change units or size, and one that acts.
 
 A check that calls everything NO EFFECT fails the last one; one that calls everything ACTS, the
-first three.
+others.
 """
 
 from collections.abc import Sequence
@@ -55,6 +55,15 @@ _REWARD_ALONE: dict[str, object] = {
     "grpo.updates_per_step": 1,
     "grpo.allow_inert": True,
 }
+#: Settings under which rewards in other units are gradients of another size.
+_SIZE_OF_REWARDS: dict[str, object] = {
+    "grpo.normalise": "none",
+    "grpo.overlong": None,
+    "grpo.kl_weight": 0.0,
+    "grpo.entropy_weight": 0.0,
+    "grpo.max_grad_norm": 1e9,
+    "grpo.allow_inert": True,
+}
 _CLIPS = {"grpo.clip_low": 0.2, "grpo.clip_high": 0.28}
 _OTHER_CLIPS = {"grpo.clip_low": 0.1, "grpo.clip_high": 0.14}
 
@@ -73,6 +82,7 @@ def run_controls(config: RunConfig, run: RunFolder, ranks: Ranks) -> PlantedChan
         run=run.path.name,
         controls=[
             _reward_times(config, batch, settings),
+            _scale_over_updates(config, batch, settings),
             _temperature_twice(config, batch, settings, run),
             _clip_on_policy(config, batch, settings),
             _rewards_moved(config, batch, settings),
@@ -117,6 +127,21 @@ def _reward_times(config: RunConfig, batch: StoredBatch, settings: Settings) -> 
         f"gradient: {gradient}",
         parts=found,
         reward=reward,
+    )
+
+
+def _scale_over_updates(config: RunConfig, batch: StoredBatch, settings: Settings) -> PlantedChange:
+    """Give gradients of another size in all updates that the arm takes in a step."""
+    alone = _parsed(config.model_dump(mode="json"), _SIZE_OF_REWARDS)
+    found = _of_batches(alone, alone, batch, settings, changed=with_rewards(batch, times))
+    verdict, reason = arm_verdict(gradient_verdict([found], ()), None)
+    return PlantedChange(
+        name="scale_over_updates",
+        planted=f"advantages times {REWARD_TIMES:g}, in each update of a step",
+        expected=[SwitchVerdict.SCALE_ONLY],
+        found=verdict,
+        reason=reason,
+        parts=found,
     )
 
 

@@ -28,7 +28,12 @@ from assay_trainer.ablation.decomposition.sampler import (
     SamplerFacts,
     sampler_finding,
 )
-from assay_trainer.ablation.decomposition.steps import Setting, Settings, step_effect
+from assay_trainer.ablation.decomposition.steps import (
+    Setting,
+    Settings,
+    step_effect,
+    update_parts,
+)
 from assay_trainer.ablation.decomposition.verdicts import arm_verdict, gradient_verdict
 from assay_trainer.config import RunConfig
 from assay_trainer.learner.ranks import Ranks
@@ -133,10 +138,19 @@ def compare(
 
     With `changed`, the new settings get that batch.
     """
+    updates = update_parts(old, new, start, batch, changed=changed, on_policy=on_policy)
     other = step_effect(new, start, changed or batch, on_policy=on_policy)
     again = step_effect(old, start, batch, on_policy=on_policy)
     base = step_effect(old, start, batch, on_policy=on_policy)
-    return _parts(batch, old, base, again, other), old.updater.snapshot()
+    found = _parts(batch, old, base, again, other)
+    if updates:
+        far = max(updates, key=lambda one: abs(one.scale - 1))
+        each = {
+            "update_direction": max(one.direction for one in updates),
+            "update_scale": far.scale,
+        }
+        found = found.model_copy(update=each)
+    return found, old.updater.snapshot()
 
 
 def _parts(

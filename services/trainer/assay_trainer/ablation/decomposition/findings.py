@@ -44,7 +44,12 @@ class BatchParts(FrozenFinding):
     difference: float
     scale: float
     direction: float
-    #: The same of the weights' change over the step's updates.
+    #: The largest direction of all updates, and the scale that is furthest from 1, where both
+    #: settings meet the weights of the old one; null in files of older versions, and where the
+    #: settings take other numbers of updates.
+    update_direction: float | None = None
+    update_scale: float | None = None
+    #: `difference` and so on of the weights' change over the step's updates.
     change_difference: float
     change_scale: float
     change_direction: float

@@ -10,6 +10,7 @@ from assay_trainer.ablation.decomposition.batches import stored_batches
 from assay_trainer.ablation.decomposition.decompose import ArmPair, compare, decompose, start_of
 from assay_trainer.ablation.decomposition.findings import BatchParts, Decomposition, SwitchVerdict
 from assay_trainer.ablation.decomposition.steps import Settings
+from assay_trainer.ablation.decomposition.verdicts import gradient_verdict
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.rollouts.rollout_log import append_discarded
 from tests.unit.trainer.ablation.decomposition.conftest import (
@@ -150,6 +151,39 @@ def test_a_clip_acts_from_the_second_update_on_and_the_whole_step_is_followed(
     step = on_policy(stored_run, many, {**many, **narrow})
     assert step.num_updates == 4
     assert step.direction > 0.01
+
+
+@pytest.mark.parametrize("updates", [1, 2, 4])
+def test_a_pure_scale_is_seen_through_all_updates_of_a_step(
+    stored_run: RunFolder, updates: int
+) -> None:
+    """In its own later updates, it comes to other weights: the clips and Adam are not linear."""
+    old = {"normalise": "none", "updates_per_step": updates, "learning_rate": 0.01}
+    one = found(stored_run, old, old | {"normalise": "rloo"})
+    if updates > 1:
+        assert max(batch.direction for batch in one.batches) > 0.01, "this test shows nothing"
+    assert one.verdict is SwitchVerdict.SCALE_ONLY
+    assert [batch.update_scale for batch in one.batches] == pytest.approx([4 / 3] * STEPS, 1e-4)
+
+
+def test_a_clip_behind_a_scale_acts_though_its_first_update_is_a_pure_scale(
+    stored_run: RunFolder,
+) -> None:
+    many = {"updates_per_step": 4, "learning_rate": 0.01, "max_staleness": 0, "normalise": "none"}
+    narrow = {"clip_low": 0.05, "clip_high": 0.05, "normalise": "rloo"}
+    first = on_policy(
+        stored_run, {**many, "updates_per_step": 1}, {**many, **narrow, "updates_per_step": 1}
+    )
+    step = on_policy(stored_run, many, {**many, **narrow})
+    changed = ("grpo.clip_low", "grpo.normalise")
+    assert gradient_verdict([first], changed) is SwitchVerdict.SCALE_ONLY
+    assert gradient_verdict([step], changed) is SwitchVerdict.ACTS
+
+
+def test_another_number_of_updates_acts(stored_run: RunFolder) -> None:
+    one = found(stored_run, {"learning_rate": 0.01}, {"updates_per_step": 3, "learning_rate": 0.01})
+    assert one.batches[0].update_scale is None
+    assert one.verdict is SwitchVerdict.ACTS
 
 
 def test_the_weights_go_on_as_under_the_old_settings(stored_run: RunFolder) -> None:

@@ -57,6 +57,24 @@ def test_only_settings_of_the_step_size_are_judged_by_the_weights_change() -> No
     assert gradient_verdict([moved], {"grpo.loss"}) is SwitchVerdict.NO_EFFECT
 
 
+@pytest.mark.parametrize(
+    ("direction", "scale", "changed", "verdict"),
+    [
+        (0.001, 1.4, "grpo.normalise", SwitchVerdict.SCALE_ONLY),
+        (0.001, 1.4, "grpo.learning_rate", SwitchVerdict.ACTS),
+        (0.02, 1.4, "grpo.normalise", SwitchVerdict.ACTS),
+        (0.001, -1.4, "grpo.normalise", SwitchVerdict.ACTS),
+        (0.001, 1.0, "grpo.normalise", SwitchVerdict.ACTS),
+    ],
+)
+def test_a_scale_at_equal_weights_outweighs_the_way_that_it_takes(
+    direction: float, scale: float, changed: str, verdict: SwitchVerdict
+) -> None:
+    equal = {"update_direction": direction, "update_scale": scale}
+    drifts = batch(0.4, 1.3, 0.05).model_copy(update=equal)
+    assert gradient_verdict([drifts], {changed}) is verdict
+
+
 def test_an_arm_that_changes_its_samples_acts_whatever_its_gradient_says() -> None:
     acts = SamplerFinding(verdict=SwitchVerdict.ACTS, reason="other answers")
     none = SamplerFinding(verdict=SwitchVerdict.NO_EFFECT, reason="no group was flat")
