@@ -57,8 +57,9 @@ class ChangeRow(JudgedRow):
     num_seeds: int
     num_tasks: int
     freedom: FiniteFloat
-    #: The smallest true difference that 80% of repeats would find, at the family's strictest level.
-    detectable: FiniteFloat
+    #: The smallest true difference that 80% of repeats would find, at the family's strictest level;
+    #: null if no difference that the metric can have would be.
+    detectable: FiniteFloat | None
     verdict: JudgedVerdict
     #: False if lower is better.
     higher_is_better: bool = True

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import isfinite, sqrt
+from math import inf, isfinite, sqrt
 from statistics import median
 
 import numpy as np
@@ -18,7 +18,7 @@ from assay_trainer.ablation.judging.findings import (
     ValueBounds,
 )
 from assay_trainer.ablation.judging.measurements import MeasuredArm, MeasuredRun
-from assay_trainer.ablation.metrics import is_lower_better
+from assay_trainer.ablation.metrics import is_lower_better, is_share
 
 #: With fewer seeds, nothing is decided: two or three cannot tell their own spread.
 LEAST_SEEDS = 4
@@ -33,6 +33,8 @@ class _Difference:
     against: str
     key: Key
     found: CrossedMean
+    #: Of the other arm's values, if both arms' values are from 0 to 1.
+    other_mean: float | None
 
 
 def value_row(arm: MeasuredArm, key: Key, confidence: float) -> TableRow | None:
@@ -72,6 +74,22 @@ def within(bounds: ValueBounds, values: Iterable[float]) -> ValueBounds:
     return ValueBounds(value=bounds.value, low=max(0.0, bounds.low), high=min(1.0, bounds.high))
 
 
+def within_difference(bounds: ValueBounds) -> ValueBounds:
+    """Return the bounds of a difference of two means from 0 to 1."""
+    if bounds.low is None or bounds.high is None:
+        return bounds
+    low, high = max(-1.0, bounds.low), min(1.0, bounds.high)
+    return ValueBounds(value=bounds.value, low=low, high=high)
+
+
+def is_from_0_to_1(arms: Iterable[MeasuredArm], key: Key) -> bool:
+    """Return True if a metric is a share, or all measured values are from 0 to 1."""
+    runs = (run for arm in arms for run in arm.runs.values())
+    return is_share(key[1]) or all(
+        0 <= value <= 1 for run in runs for value in run.values.get(key, {}).values()
+    )
+
+
 def difference(arm: MeasuredArm, other: MeasuredArm | MeasuredRun, key: Key) -> CrossedMean | None:
     """Return the mean difference over shared seeds and tasks; None without two values.
 
@@ -91,7 +109,7 @@ def judge_changes(
 ) -> list[ChangeRow]:
     """Return the differences of all pairs as one family: Holm's correction is over all of them."""
     found = [
-        _Difference(arm.name, other.name, key, one)
+        _Difference(arm.name, other.name, key, one, _mean_of_share(arm, other, key))
         for arm, other in pairs
         for key in keys
         if (one := difference(arm, other, key)) is not None
@@ -102,11 +120,26 @@ def judge_changes(
     return [_row(one, p, confidence, strictest) for one, p in zip(found, corrected, strict=True)]
 
 
+def _mean_of_share(arm: MeasuredArm, other: MeasuredArm, key: Key) -> float | None:
+    if not is_from_0_to_1((arm, other), key):
+        return None
+    return float(other.table(key, other.tasks(key), list(other.runs)).mean())
+
+
+def _detectable(one: _Difference, alpha: float) -> float | None:
+    """Return the smallest difference that would be found; None if there can be none as large."""
+    found = one.found.detectable(alpha)
+    mean = one.other_mean
+    most = inf if mean is None else max(mean, 1 - mean)
+    return found if isfinite(found) and found <= most else None
+
+
 def _row(one: _Difference, p: float, confidence: float, strictest: float) -> ChangeRow:
     mean = one.found
     bounds = bounds_of(mean, confidence)
+    if one.other_mean is not None:
+        bounds = within_difference(bounds)
     higher = not is_lower_better(one.key[1])
-    detectable = mean.detectable(strictest)
     return ChangeRow(
         arm=one.arm,
         against=one.against,
@@ -118,7 +151,7 @@ def _row(one: _Difference, p: float, confidence: float, strictest: float) -> Cha
         num_seeds=mean.num_seeds,
         num_tasks=mean.num_tasks,
         freedom=min(mean.freedom, _MOST_FREEDOM),
-        detectable=detectable if isfinite(detectable) else 0.0,
+        detectable=_detectable(one, strictest),
         verdict=_verdict(mean, p, 1 - confidence, higher=higher),
         higher_is_better=higher,
     )
@@ -158,6 +191,7 @@ def noise(arms: Sequence[MeasuredArm], key: Key) -> NoiseRow | None:
     if not gaps:
         return None
     deviation = float(np.sqrt(squares / num_free))
+    floor = _NORMAL_95 * sqrt(2) * deviation
     return NoiseRow(
         set=key[0],
         metric=key[1],
@@ -165,5 +199,5 @@ def noise(arms: Sequence[MeasuredArm], key: Key) -> NoiseRow | None:
         deviation=deviation,
         median=median(gaps),
         largest=max(gaps),
-        floor=_NORMAL_95 * sqrt(2) * deviation,
+        floor=min(floor, 1.0) if is_from_0_to_1(arms, key) else floor,
     )

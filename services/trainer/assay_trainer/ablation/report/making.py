@@ -292,11 +292,7 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
             f"It takes {LEAST_SEEDS}."
         )
     if changes:
-        row = changes[0]
-        notes.append(
-            f"{row.num_tasks} tasks and {row.num_seeds} seeds would have shown a difference of "
-            f"{row.detectable:.3f} in {row.metric} in 80% of repeats; smaller ones are missed."
-        )
+        notes.append(_of_power(changes[0]))
     weak = [row.name for row in found.rows if _is_weak(row)]
     if weak:
         notes.append(
@@ -307,6 +303,19 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
     if lost:
         notes.append(f"{lost} held-out samples have no score, and are in no number.")
     return notes
+
+
+def _of_power(row: ChangeRow) -> str:
+    many = f"{row.num_tasks} tasks and {row.num_seeds} seeds"
+    if row.detectable is None:
+        return (
+            f"With {many}, nothing could have been shown in {row.metric}: no difference that it "
+            f"can have would be found in 80% of repeats. It takes more seeds."
+        )
+    return (
+        f"{many} would have shown a difference of {row.detectable:.3f} in {row.metric} in 80% of "
+        f"repeats; smaller ones are missed."
+    )
 
 
 def _is_weak(row: ArmRow) -> bool:

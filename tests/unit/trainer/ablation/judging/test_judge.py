@@ -50,6 +50,48 @@ def test_with_three_seeds_even_a_large_difference_is_inconclusive() -> None:
     assert row.p_corrected < 0.01
 
 
+def test_no_difference_is_called_detectable_that_a_share_cannot_have() -> None:
+    rng = np.random.default_rng(3)
+
+    def coins(name: str, means: tuple[float, ...]) -> MeasuredArm:
+        runs = {at: run_of((rng.random(20) < mean) * 1.0) for at, mean in enumerate(means)}
+        return MeasuredArm(name, runs)
+
+    base, wild = coins("base", (0.1, 0.9)), coins("wild", (0.8, 0.2))
+    (row,) = judge_changes([(wild, base)], [KEY], 0.95)
+    assert row.detectable is None
+    assert (row.change.low, row.change.high) == (-1.0, 1.0)
+    (found,) = judge_goals(
+        [GoalConfig(metric="pass@1", arm="wild", at_least=0.5)],
+        {"wild": wild},
+        run_of(np.zeros(20)),
+        None,
+        0.95,
+    )
+    assert found.found is not None
+    assert (found.found.low, found.found.high) == (0.0, 1.0)
+    aa = noise([base, wild], KEY)
+    assert aa is not None
+    assert aa.floor <= 1.0
+    calm = arm_of("calm", 0.3), arm_of("other", 0.4, seed=1)
+    (row,) = judge_changes([calm], [KEY], 0.95)
+    assert row.detectable is not None
+    assert 0 < row.detectable < 0.7
+
+
+def test_a_metric_without_bounds_keeps_its_detectable_difference() -> None:
+    def costs(*values: float) -> dict[int, MeasuredRun]:
+        return {
+            at: MeasuredRun(Path("r"), {COST: {"t0": v, "t1": v + 5.0}}, {}, "w", 0)
+            for at, v in enumerate(values)
+        }
+
+    arms = MeasuredArm("long", costs(300.0, 500.0)), MeasuredArm("short", costs(10.0, 90.0))
+    (row,) = judge_changes([arms], [COST], 0.95)
+    assert row.detectable is not None
+    assert row.detectable > 1
+
+
 def test_holms_correction_is_over_all_comparisons() -> None:
     base = arm_of("base", 0.3)
     arms = [arm_of(f"a{at}", 0.3, seed=at + 5) for at in range(6)]
