@@ -54,6 +54,8 @@ class ChangeRow(JudgedRow):
     p: FiniteFloat
     #: Holm's, over all rows of its family.
     p_corrected: FiniteFloat
+    #: The metric of the same set whose numbers are all the same; both count once in Holm's.
+    same_as: str | None = None
     num_seeds: int
     num_tasks: int
     freedom: FiniteFloat

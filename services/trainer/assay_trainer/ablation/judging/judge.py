@@ -23,6 +23,8 @@ from assay_trainer.ablation.metrics import is_lower_better, is_share
 #: With fewer seeds, nothing is decided: two or three cannot tell their own spread.
 LEAST_SEEDS = 4
 _MOST_FREEDOM = 1e6
+#: Two ways to one mean differ by less.
+_ROUNDING = 1e-9
 _NORMAL_95 = 1.96
 Key = tuple[str, str]
 
@@ -107,17 +109,55 @@ def difference(arm: MeasuredArm, other: MeasuredArm | MeasuredRun, key: Key) -> 
 def judge_changes(
     pairs: Sequence[tuple[MeasuredArm, MeasuredArm]], keys: Sequence[Key], confidence: float
 ) -> list[ChangeRow]:
-    """Return the differences of all pairs as one family: Holm's correction is over all of them."""
+    """Return the differences of all pairs as one family: Holm's correction is over all of them.
+
+    A metric with the numbers of an earlier one is the same test, and has the p of that one.
+    """
+    same = equal_metrics([arm for pair in pairs for arm in pair], keys)
     found = [
         _Difference(arm.name, other.name, key, one, _mean_of_share(arm, other, key))
         for arm, other in pairs
         for key in keys
         if (one := difference(arm, other, key)) is not None
     ]
-    corrected = holm([one.found.p for one in found])
-    alpha = 1 - confidence
-    strictest = alpha / max(1, len(found))
-    return [_row(one, p, confidence, strictest) for one, p in zip(found, corrected, strict=True)]
+    tests = [one for one in found if one.key not in same]
+    corrected = {
+        (one.arm, one.against, one.key): p
+        for one, p in zip(tests, holm([one.found.p for one in tests]), strict=True)
+    }
+    strictest = (1 - confidence) / max(1, len(tests))
+    rows = []
+    for one in found:
+        first = same.get(one.key, one.key)
+        row = _row(one, corrected[one.arm, one.against, first], confidence, strictest)
+        name = first[1] if one.key in same else None
+        rows.append(row.model_copy(update={"same_as": name}))
+    return rows
+
+
+def equal_metrics(arms: Sequence[MeasuredArm], keys: Sequence[Key]) -> dict[Key, Key]:
+    """Return metrics whose numbers are those of an earlier one of their set, with that one.
+
+    As pass@1 and the reward under a rubric of 0 and 1: in every task of every seed of all arms.
+    """
+    found: dict[Key, Key] = {}
+    for later, key in enumerate(keys):
+        firsts = (one for one in keys[:later] if one[0] == key[0] and one not in found)
+        first = next((one for one in firsts if _are_equal(arms, one, key)), None)
+        if first is not None:
+            found[key] = first
+    return found
+
+
+def _are_equal(arms: Sequence[MeasuredArm], one: Key, other: Key) -> bool:
+    for arm in arms:
+        for run in arm.runs.values():
+            mine, theirs = run.values.get(one, {}), run.values.get(other, {})
+            if mine.keys() != theirs.keys():
+                return False
+            if any(abs(value - theirs[id_]) > _ROUNDING for id_, value in mine.items()):
+                return False
+    return True
 
 
 def _mean_of_share(arm: MeasuredArm, other: MeasuredArm, key: Key) -> float | None:

@@ -293,6 +293,7 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
         )
     if changes:
         notes.append(_of_power(changes[0]))
+    notes += _of_equal_metrics(changes)
     weak = [row.name for row in found.rows if _is_weak(row)]
     if weak:
         notes.append(
@@ -303,6 +304,15 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
     if lost:
         notes.append(f"{lost} held-out samples have no score, and are in no number.")
     return notes
+
+
+def _of_equal_metrics(changes: Sequence[ChangeRow]) -> list[str]:
+    pairs = {(row.same_as, row.metric, row.set): None for row in changes if row.same_as is not None}
+    return [
+        f"{first} and {other} of {name} have the same numbers for every task of every seed: they "
+        f"are one test, and count once in Holm's correction."
+        for first, other, name in pairs
+    ]
 
 
 def _of_power(row: ChangeRow) -> str:

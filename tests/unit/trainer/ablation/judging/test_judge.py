@@ -101,6 +101,30 @@ def test_holms_correction_is_over_all_comparisons() -> None:
     assert min(row.p_corrected for row in rows) == pytest.approx(min(1.0, 6 * min(alone)))
 
 
+def test_a_metric_with_equal_numbers_counts_once_in_holms_correction() -> None:
+    reward = ("held_out", "reward")
+
+    def with_reward(arm: MeasuredArm, *, other: bool = False) -> MeasuredArm:
+        for run in arm.runs.values():
+            run.values[reward] = {id_: value + 1e-15 for id_, value in run.values[KEY].items()}
+        if other:
+            arm.runs[3].values[reward]["t5"] += 0.25
+        return arm
+
+    def pair(*, other: bool = False) -> tuple[MeasuredArm, MeasuredArm]:
+        new = with_reward(arm_of("new", 0.32, seed=4), other=other)
+        return new, with_reward(arm_of("base", 0.3))
+
+    (alone,) = judge_changes([pair()], [KEY], 0.95)
+    first, second = judge_changes([pair()], [KEY, reward], 0.95)
+    assert first.p_corrected == second.p_corrected == alone.p_corrected == alone.p
+    assert first.detectable == alone.detectable
+    assert (first.same_as, second.same_as) == (None, "pass@1")
+    first, second = judge_changes([pair(other=True)], [KEY, reward], 0.95)
+    assert (first.same_as, second.same_as) == (None, None)
+    assert first.p_corrected > alone.p_corrected
+
+
 def test_only_tasks_that_every_seed_of_both_arms_has_are_compared() -> None:
     base, other = arm_of("base", 0.3), arm_of("other", 0.3, seed=2)
     del other.runs[2].values[KEY]["t7"]

@@ -1,6 +1,7 @@
 """From finished runs to a report: ranking, refusals, no-ops found after training, the winner."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,19 @@ def test_the_better_arm_wins_and_what_could_not_be_measured_is_told(finished: Ab
     told = json.loads((finished.folder.path / "winner.json").read_text())
     assert told["digest"] == report.start_digest
     assert (finished.folder.path / "report.html").exists()
+
+
+def test_metrics_with_equal_numbers_are_named_and_count_once(finished: AblationRun) -> None:
+    alone = made(finished).changes
+    config = finished.plan.config
+    evaluation = config.evaluation.model_copy(update={"metrics": ("pass@1", "reward")})
+    both = config.model_copy(update={"evaluation": evaluation})
+    finished.plan = replace(finished.plan, config=both)
+    report = made(finished)
+    assert any("pass@1 and reward of held_out have the same numbers" in n for n in report.notes)
+    found = [row.p_corrected for row in report.changes if row.metric == "reward"]
+    assert found == [row.p_corrected for row in alone]
+    assert "count once" in (finished.folder.path / "report.md").read_text()
 
 
 def test_an_arm_measured_in_another_way_is_refused_by_its_digest(finished: AblationRun) -> None:
