@@ -293,7 +293,7 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
         )
     if changes:
         notes.append(_of_power(changes[0]))
-    notes += _of_equal_metrics(changes)
+    notes += notes_of_equal_metrics(changes)
     weak = [row.name for row in found.rows if _is_weak(row)]
     if weak:
         notes.append(
@@ -306,7 +306,8 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
     return notes
 
 
-def _of_equal_metrics(changes: Sequence[ChangeRow]) -> list[str]:
+def notes_of_equal_metrics(changes: Sequence[ChangeRow]) -> list[str]:
+    """Return a sentence for each metric that is the same test as another one."""
     pairs = {(row.same_as, row.metric, row.set): None for row in changes if row.same_as is not None}
     return [
         f"{first} and {other} of {name} have the same numbers for every task of every seed: they "
