@@ -47,6 +47,11 @@ def is_lower_better(name: str) -> bool:
     return name in _COSTS
 
 
+def is_share(name: str) -> bool:
+    """Return True if a metric is from 0 to 1 whatever the rubric says."""
+    return _AT.fullmatch(name) is not None or name == "truncated"
+
+
 def passes_of(name: str) -> int | None:
     """Return K of pass@K; None for another metric."""
     found = _AT.fullmatch(name)

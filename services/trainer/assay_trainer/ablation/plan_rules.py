@@ -16,7 +16,7 @@ from assay_trainer.ablation.arms import (
     start_config,
 )
 from assay_trainer.ablation.curriculum_rules import check_curricula
-from assay_trainer.ablation.metrics import component_of, passes_of, recoveries_of
+from assay_trainer.ablation.metrics import component_of, is_share, passes_of, recoveries_of
 from assay_trainer.ablation.rubric_components import RUBRIC_COMPONENTS
 from assay_trainer.config import RunConfig
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
@@ -91,6 +91,7 @@ def _check_goals(goals: tuple[GoalConfig, ...]) -> None:
         if bound is None:
             bound, is_lower = goal.at_most, False
         assert bound is not None
+        _check_bound(goal, bound, at)
         pair = (goal.arm, goal.against)
         if goal.arm is not None and goal.against is not None and goal.against < goal.arm:
             # The difference the other way round has the other sign.
@@ -105,6 +106,21 @@ def _check_goals(goals: tuple[GoalConfig, ...]) -> None:
                     field=f"goals.{second}",
                     hint="leave one out, or put at_least below at_most",
                 )
+
+
+def _check_bound(goal: GoalConfig, bound: float, at: int) -> None:
+    """Check that a metric can have the value of a goal's bound."""
+    field = f"goals.{at}.{'at_least' if goal.at_least is not None else 'at_most'}"
+    lowest = -1 if goal.against is not None else 0
+    if is_share(goal.metric) and not lowest <= bound <= 1:
+        what = f"{goal.metric} is" if lowest == 0 else f"a difference in {goal.metric} is"
+        raise ConfigError(
+            f"{what} from {lowest} to 1, and the goal's bound is {bound:g}",
+            field=field,
+            hint=f"give a bound from {lowest} to 1",
+        )
+    if goal.metric == "tokens" and goal.against is None and bound < 0:
+        raise ConfigError("tokens are never below 0", field=field, hint="give a bound from 0 on")
 
 
 def _check_samples(plan: AblationPlan) -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -39,6 +40,9 @@ class DiscardedGroup(TrainedGroup):
 
     #: A value of `DiscardReason`.
     reason: str
+
+
+_Group = TypeVar("_Group", bound=TrainedGroup)
 
 
 def append_rollout(path: Path, scored: ScoredGroup, step: int, max_bytes: int) -> None:
@@ -97,17 +101,27 @@ def read_rollouts(path: Path) -> Iterator[TrainedGroup]:
     Raises:
         DatasetError: a line cannot be read; names it.
     """
-    return chain(_read(path.with_name(OLDER)), _read(path))
+    return chain(_read(path.with_name(OLDER), TrainedGroup), _read(path, TrainedGroup))
 
 
-def _read(path: Path) -> Iterator[TrainedGroup]:
+def read_discarded(rollouts: Path) -> Iterator[DiscardedGroup]:
+    """Yield the groups of discarded.jsonl next to `rollouts`, as `read_rollouts` does.
+
+    Raises:
+        DatasetError: a line cannot be read; names it.
+    """
+    files = [rollouts.with_name(name) for name in (DISCARDED_OLDER, DISCARDED)]
+    return chain.from_iterable(_read(file, DiscardedGroup) for file in files)
+
+
+def _read(path: Path, kind: type[_Group]) -> Iterator[_Group]:
     if not path.exists():
         return
     with path.open() as file:
         for number, line in enumerate(file, start=1):
             if line.endswith("\n"):
                 try:
-                    yield TrainedGroup.model_validate_json(line)
+                    yield kind.model_validate_json(line)
                 except ValidationError as error:
                     first = error.errors()[0]
                     name = ".".join(map(str, first["loc"])) or None

@@ -1,12 +1,12 @@
 """The stored batches of a finished arm: its trained groups by step, and the version they met."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from assay_shared.runs.run_folder import RunFolder
 from assay_shared.types import PolicyVersion, Scored, ScoredGroup
 from assay_trainer.events import StepEvent, content, living
-from assay_trainer.rollouts.rollout_log import read_rollouts
+from assay_trainer.rollouts.rollout_log import read_discarded, read_rollouts
 
 #: From a group's rewards to new ones.
 Rewards = Callable[[Sequence[float]], Sequence[float]]
@@ -37,6 +37,20 @@ def stored_batches(run: RunFolder, most: int) -> list[StoredBatch]:
             policy = _policy(groups[event.step], event.version)
             found.append(StoredBatch(event.step, policy, tuple(groups[event.step])))
     return found[:most]
+
+
+def living_groups(run: RunFolder) -> Iterator[ScoredGroup]:
+    """Yield the trained groups of all steps of a run, without what a resume has replaced.
+
+    Raises:
+        DatasetError: a line of its rollouts cannot be read.
+    """
+    return (one for one in read_rollouts(run.rollouts) if not one.superseded)
+
+
+def left_out_groups(run: RunFolder) -> Iterator[ScoredGroup]:
+    """Yield the stored groups of a run that were not trained on, as `living_groups` does."""
+    return (one for one in read_discarded(run.rollouts) if not one.superseded)
 
 
 def step_events(run: RunFolder) -> list[StepEvent]:

@@ -1,7 +1,7 @@
-"""Planted changes: three that do nothing or only change units, and one that acts.
+"""Planted changes: four that do nothing or only change units or size, and one that acts.
 
 A check that calls everything NO EFFECT fails the last one; one that calls everything ACTS, the
-first three.
+others.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,11 @@ from assay_trainer.ablation.decomposition.findings import (
     PlantedChanges,
     SwitchVerdict,
 )
-from assay_trainer.ablation.decomposition.sampler import SamplerFacts, sampler_finding
+from assay_trainer.ablation.decomposition.sampler import (
+    SampleCounts,
+    SamplerFacts,
+    sampler_finding,
+)
 from assay_trainer.ablation.decomposition.steps import Settings
 from assay_trainer.ablation.decomposition.verdicts import (
     arm_verdict,
@@ -51,6 +55,15 @@ _REWARD_ALONE: dict[str, object] = {
     "grpo.updates_per_step": 1,
     "grpo.allow_inert": True,
 }
+#: Settings under which rewards in other units are gradients of another size.
+_SIZE_OF_REWARDS: dict[str, object] = {
+    "grpo.normalise": "none",
+    "grpo.overlong": None,
+    "grpo.kl_weight": 0.0,
+    "grpo.entropy_weight": 0.0,
+    "grpo.max_grad_norm": 1e9,
+    "grpo.allow_inert": True,
+}
 _CLIPS = {"grpo.clip_low": 0.2, "grpo.clip_high": 0.28}
 _OTHER_CLIPS = {"grpo.clip_low": 0.1, "grpo.clip_high": 0.14}
 
@@ -69,6 +82,7 @@ def run_controls(config: RunConfig, run: RunFolder, ranks: Ranks) -> PlantedChan
         run=run.path.name,
         controls=[
             _reward_times(config, batch, settings),
+            _scale_over_updates(config, batch, settings),
             _temperature_twice(config, batch, settings, run),
             _clip_on_policy(config, batch, settings),
             _rewards_moved(config, batch, settings),
@@ -116,6 +130,21 @@ def _reward_times(config: RunConfig, batch: StoredBatch, settings: Settings) -> 
     )
 
 
+def _scale_over_updates(config: RunConfig, batch: StoredBatch, settings: Settings) -> PlantedChange:
+    """Give gradients of another size in all updates that the arm takes in a step."""
+    alone = _parsed(config.model_dump(mode="json"), _SIZE_OF_REWARDS)
+    found = _of_batches(alone, alone, batch, settings, changed=with_rewards(batch, times))
+    verdict, reason = arm_verdict(gradient_verdict([found], ()), None)
+    return PlantedChange(
+        name="scale_over_updates",
+        planted=f"advantages times {REWARD_TIMES:g}, in each update of a step",
+        expected=[SwitchVerdict.SCALE_ONLY],
+        found=verdict,
+        reason=reason,
+        parts=found,
+    )
+
+
 def _temperature_twice(
     config: RunConfig, batch: StoredBatch, settings: Settings, run: RunFolder
 ) -> PlantedChange:
@@ -127,7 +156,8 @@ def _temperature_twice(
     assert new.grpo is not None
     changed = changed_fields(config, new)
     found = _of_batches(config, new, batch, settings)
-    facts = SamplerFacts(config.grpo, new.grpo, [batch], step_events(run)[:1])
+    counts = SampleCounts.of(batch.groups, new.grpo)
+    facts = SamplerFacts(config.grpo, new.grpo, counts, step_events(run)[:1])
     sampler = sampler_finding(changed, facts)
     verdict, reason = arm_verdict(gradient_verdict([found], changed), sampler)
     return PlantedChange(

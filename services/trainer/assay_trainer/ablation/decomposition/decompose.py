@@ -1,15 +1,18 @@
 """The decomposition of an arm's gradients on the stored batches of the arm before it."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.ablation.arms import changed_fields
+from assay_trainer.ablation.decomposition.activity import activity_of
 from assay_trainer.ablation.decomposition.batches import (
     StoredBatch,
+    left_out_groups,
+    living_groups,
     step_events,
     stored_batches,
 )
@@ -20,8 +23,17 @@ from assay_trainer.ablation.decomposition.findings import (
 )
 from assay_trainer.ablation.decomposition.gradients import StepEffect, parts
 from assay_trainer.ablation.decomposition.probed_updater import Snapshot
-from assay_trainer.ablation.decomposition.sampler import SamplerFacts, sampler_finding
-from assay_trainer.ablation.decomposition.steps import Setting, Settings, step_effect
+from assay_trainer.ablation.decomposition.sampler import (
+    SampleCounts,
+    SamplerFacts,
+    sampler_finding,
+)
+from assay_trainer.ablation.decomposition.steps import (
+    Setting,
+    Settings,
+    step_effect,
+    update_parts,
+)
 from assay_trainer.ablation.decomposition.verdicts import arm_verdict, gradient_verdict
 from assay_trainer.config import RunConfig
 from assay_trainer.learner.ranks import Ranks
@@ -45,9 +57,16 @@ def start_of(run: RunFolder) -> Path:
 
 
 def decompose(
-    pair: ArmPair, run: RunFolder, most: int, ranks: Ranks, on_batch: OnBatch = lambda: None
+    pair: ArmPair,
+    runs: Sequence[RunFolder],
+    most: int,
+    ranks: Ranks,
+    on_batch: OnBatch = lambda: None,
 ) -> Decomposition:
-    """Return what the new settings change on the first batches of `run`, a run of the old ones.
+    """Return what the new settings change in `runs`, all finished runs of the old ones.
+
+    Samples and events are those of all steps of all runs. Gradients are compared on the `most`
+    first batches of the first run; of the others too, as long as nothing has changed them.
 
     Raises:
         DatasetError: its rollouts cannot be read.
@@ -56,20 +75,35 @@ def decompose(
     assert pair.old.grpo is not None
     assert pair.new.grpo is not None
     changed = changed_fields(pair.old, pair.new)
-    batches = stored_batches(run, most)
-    facts = SamplerFacts(pair.old.grpo, pair.new.grpo, batches, step_events(run)[:most])
+    events = {run.path.name: step_events(run) for run in runs}
+    groups = (group for run in runs for group in living_groups(run))
+    left_out = (group for run in runs for group in left_out_groups(run))
+    facts = SamplerFacts(
+        pair.old.grpo,
+        pair.new.grpo,
+        SampleCounts.of(groups, pair.new.grpo, left_out),
+        [step for steps in events.values() for step in steps],
+    )
     sampler = sampler_finding(changed, facts)
     found: list[BatchParts] = []
     if pair.old.grpo.optimiser == pair.new.grpo.optimiser:
-        settings = Settings(start_of(run), ranks)
-        found = _along(settings.of(pair.old), settings.of(pair.new), batches, on_batch)
-    verdict, reason = arm_verdict(gradient_verdict(found, changed), sampler)
+        for run in runs:
+            settings = Settings(start_of(run), ranks)
+            old, new = settings.of(pair.old), settings.of(pair.new)
+            parts_of_run = _along(old, new, stored_batches(run, most), on_batch)
+            name = {"run": run.path.name}
+            found += [one.model_copy(update=name) for one in parts_of_run]
+            if found and gradient_verdict(found, changed) is not SwitchVerdict.NO_EFFECT:
+                break
+    activity = activity_of(changed, events)
+    verdict, reason = arm_verdict(gradient_verdict(found, changed), sampler, activity)
     if not changed:
         verdict, reason = SwitchVerdict.NO_EFFECT, "no setting differs"
     return Decomposition(
         arm=pair.arm,
         previous=pair.previous,
-        run=run.path.name,
+        run=runs[0].path.name,
+        runs=list(events),
         changed=_shown(changed),
         batches=found,
         sampler=sampler,
@@ -104,10 +138,19 @@ def compare(
 
     With `changed`, the new settings get that batch.
     """
+    updates = update_parts(old, new, start, batch, changed=changed, on_policy=on_policy)
     other = step_effect(new, start, changed or batch, on_policy=on_policy)
     again = step_effect(old, start, batch, on_policy=on_policy)
     base = step_effect(old, start, batch, on_policy=on_policy)
-    return _parts(batch, old, base, again, other), old.updater.snapshot()
+    found = _parts(batch, old, base, again, other)
+    if updates:
+        far = max(updates, key=lambda one: abs(one.scale - 1))
+        each = {
+            "update_direction": max(one.direction for one in updates),
+            "update_scale": far.scale,
+        }
+        found = found.model_copy(update=each)
+    return found, old.updater.snapshot()
 
 
 def _parts(

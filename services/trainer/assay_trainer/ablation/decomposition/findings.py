@@ -36,13 +36,20 @@ class FrozenFinding(BaseModel):
 class BatchParts(FrozenFinding):
     """A stored batch under both settings; see `gradients.GradientParts`."""
 
+    #: The run that the batch is of; empty in files of older versions.
+    run: str = ""
     step: int
     num_groups: int
     num_updates: int
     difference: float
     scale: float
     direction: float
-    #: The same of the weights' change over the step's updates.
+    #: The largest direction of all updates, and the scale that is furthest from 1, where both
+    #: settings meet the weights of the old one; null in files of older versions, and where the
+    #: settings take other numbers of updates.
+    update_direction: float | None = None
+    update_scale: float | None = None
+    #: `difference` and so on of the weights' change over the step's updates.
     change_difference: float
     change_scale: float
     change_direction: float
@@ -74,8 +81,10 @@ class Decomposition(FrozenFinding):
 
     arm: str
     previous: str
-    #: The run whose stored batches were read.
+    #: The run whose stored batches were read first.
     run: str
+    #: All finished runs of the comparison arm: their samples and events were read.
+    runs: list[str] = []
     #: Settings that differ: old and new, as JSON.
     changed: dict[str, tuple[str, str]]
     batches: list[BatchParts]

@@ -34,10 +34,17 @@ class ProbedUpdater(Updater):
 
     def go_back(self, snapshot: Snapshot) -> None:
         """Take the weights and states of a snapshot, also of an updater with other settings."""
-        with torch.no_grad():
-            for own, kept in zip(self._parameters, snapshot.weights, strict=True):
-                own.copy_(kept)
+        self._take(snapshot.weights)
         self._optimiser.load_state_dict(deepcopy(snapshot.optimiser))
+
+    def follow(self, other: "ProbedUpdater") -> None:
+        """Take the weights that another updater has now."""
+        self._take([one.detach() for one in other._parameters])
+
+    def _take(self, weights: Sequence[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for own, kept in zip(self._parameters, weights, strict=True):
+                own.copy_(kept)
 
     def weights_W(self) -> torch.Tensor:
         """Return a copy of the trained weights as one vector."""

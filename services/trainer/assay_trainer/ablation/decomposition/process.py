@@ -10,7 +10,7 @@ from pathlib import Path
 from assay_shared.runs.run_folder import RunFolder, write_atomically
 from assay_shared.runtime.processes import tie_to_parent
 from assay_shared.telemetry.logs import quiet_transformers, set_up_logging
-from assay_trainer.ablation.ablation_folder import AblationFolder
+from assay_trainer.ablation.ablation_folder import AblationFolder, is_finished
 from assay_trainer.ablation.arms import arm_config
 from assay_trainer.ablation.decomposition.controls import run_controls
 from assay_trainer.ablation.decomposition.decompose import ArmPair, decompose
@@ -33,7 +33,9 @@ def main(arguments: list[str]) -> None:
             write_atomically(folder.controls, controls.model_dump_json(indent=1) + "\n")
             return
         pair = ArmPair(names[0], names[1], configs[0], configs[1])
-        found = decompose(pair, run, plan.config.decomposition.batches, ranks)
+        others = [folder.run(names[1], one) for one in plan.config.seeds if one != seed]
+        runs = [run, *(RunFolder.open(one) for one in others if is_finished(one))]
+        found = decompose(pair, runs, plan.config.decomposition.batches, ranks)
         write_atomically(folder.decomposition(names[0]), found.model_dump_json(indent=1) + "\n")
 
 

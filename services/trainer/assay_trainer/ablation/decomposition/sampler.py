@@ -1,10 +1,10 @@
-"""What a change of settings does to the samples that are trained on, by the stored batches."""
+"""What a change of settings does to the samples that are trained on, by all that runs recorded."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from assay_shared.types import FinishReason, Rollout
-from assay_trainer.ablation.decomposition.batches import StoredBatch
+from assay_shared.types import FinishReason, ScoredGroup
 from assay_trainer.ablation.decomposition.findings import SamplerFinding, SwitchVerdict
 from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
@@ -15,19 +15,51 @@ _Told = tuple[SwitchVerdict, str, float | None]
 
 
 @dataclass(frozen=True)
+class SampleCounts:
+    """What stored groups tell of a change. They are counted one by one: runs are long."""
+
+    num_groups: int = 0
+    #: Groups without signal under the new settings.
+    num_flat: int = 0
+    #: Answers cut off at the old limit, and those longer than the new one.
+    num_cut: int = 0
+    num_longer: int = 0
+    #: True if an answer has several replies.
+    has_turns: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        groups: Iterable[ScoredGroup],
+        new: GRPOConfig,
+        left_out: Iterable[ScoredGroup] = (),
+    ) -> "SampleCounts":
+        """Return the counts of trained groups for a change to new settings.
+
+        Of groups that were left out, answers count, and the groups do not.
+        """
+        num_groups = num_flat = num_cut = num_longer = 0
+        has_turns = False
+        marked = chain(((one, True) for one in groups), ((one, False) for one in left_out))
+        for group, is_trained in marked:
+            if is_trained:
+                num_groups += 1
+                num_flat += not group_rewards(group, new.normalise, Overlong.of(new)).has_signal
+            for one in group.group.rollouts:
+                num_cut += one.finish_reason is FinishReason.LENGTH
+                num_longer += one.num_sampled > new.max_tokens and not one.turns
+                has_turns = has_turns or bool(one.turns)
+        return cls(num_groups, num_flat, num_cut, num_longer, has_turns)
+
+
+@dataclass(frozen=True)
 class SamplerFacts:
-    """The settings of both arms, and the previous arm's stored batches with their events."""
+    """The settings of both arms, and what all finished seeds of the previous arm recorded."""
 
     old: GRPOConfig
     new: GRPOConfig
-    batches: Sequence[StoredBatch]
+    counts: SampleCounts
     events: Sequence[StepEvent]
-
-    @property
-    def rollouts(self) -> list[Rollout]:
-        return [
-            one for batch in self.batches for group in batch.groups for one in group.group.rollouts
-        ]
 
 
 def sampler_finding(changed: Collection[str], facts: SamplerFacts) -> SamplerFinding | None:
@@ -44,18 +76,13 @@ def sampler_finding(changed: Collection[str], facts: SamplerFacts) -> SamplerFin
 
 
 def _of_flat(facts: SamplerFacts) -> _Told:
-    num_trained = sum(len(batch.groups) for batch in facts.batches)
+    num_trained = facts.counts.num_groups
+    num_flat = sum(one.num_without_signal + one.num_flat_before for one in facts.events)
+    what = "were replaced"
     if facts.old.replace_flat:
-        steps = {batch.step for batch in facts.batches}
-        num_flat = sum(one.num_without_signal for one in facts.events if one.step in steps)
-        what = "were replaced"
+        num_flat = max(num_flat, sum(one.num_replaced for one in facts.events))
     else:
-        num_flat = sum(
-            not group_rewards(group, facts.new.normalise, Overlong.of(facts.new)).has_signal
-            for batch in facts.batches
-            for group in batch.groups
-        )
-        what = "would be replaced"
+        num_flat, what = max(num_flat, facts.counts.num_flat), "would be replaced"
     if not num_trained:
         return SwitchVerdict.UNKNOWN, "no batch is stored", None
     shared = max(0, num_trained - num_flat) / (num_trained + num_flat)
@@ -64,16 +91,22 @@ def _of_flat(facts: SamplerFacts) -> _Told:
 
 
 def _of_max_tokens(facts: SamplerFacts) -> _Told:
-    rollouts = facts.rollouts
-    cut = sum(one.finish_reason is FinishReason.LENGTH for one in rollouts)
-    most = facts.new.max_tokens
-    longer = sum(one.num_sampled > most for one in rollouts if not one.turns)
-    if cut or longer:
-        reason = f"{cut} stored answers were cut off, {longer} are longer than {most} tokens"
+    counts, most = facts.counts, facts.new.max_tokens
+    if counts.num_cut or counts.num_longer:
+        reason = (
+            f"{counts.num_cut} stored answers were cut off, "
+            f"{counts.num_longer} are longer than {most} tokens"
+        )
         return SwitchVerdict.ACTS, reason, None
-    if most < facts.old.max_tokens and any(one.turns for one in rollouts):
+    # Files of groups have a size limit, so the older answers may be in the events alone.
+    if any(one.truncated_share for one in facts.events):
+        return SwitchVerdict.ACTS, "answers that are no longer stored were cut off", None
+    if most < facts.old.max_tokens and counts.has_turns:
         return SwitchVerdict.UNKNOWN, "the length of each reply is not stored", None
-    return SwitchVerdict.NO_EFFECT, "no stored answer reaches the limit", 1.0
+    longest = max((one.length_max or 0 for one in facts.events), default=0)
+    if longest > most and not counts.has_turns:
+        return SwitchVerdict.ACTS, f"an answer had {longest} tokens", None
+    return SwitchVerdict.NO_EFFECT, "no answer reaches the limit", 1.0
 
 
 def _of_most_groups(facts: SamplerFacts) -> _Told:

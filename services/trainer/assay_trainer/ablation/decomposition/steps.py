@@ -6,7 +6,12 @@ from pathlib import Path
 
 from assay_shared.types import PolicyVersion
 from assay_trainer.ablation.decomposition.batches import StoredBatch
-from assay_trainer.ablation.decomposition.gradients import StepEffect, effect_of
+from assay_trainer.ablation.decomposition.gradients import (
+    GradientParts,
+    StepEffect,
+    effect_of,
+    parts,
+)
 from assay_trainer.ablation.decomposition.probed_updater import ProbedUpdater, Snapshot
 from assay_trainer.config import RunConfig
 from assay_trainer.grpo_config import GRPOConfig
@@ -61,12 +66,47 @@ def step_effect(
     """
 
     def take(updater: ProbedUpdater, on_gradient: Callable[[], None]) -> None:
-        packs = packs_of(setting, batch, batch.policy)
-        if on_policy:
-            packs = updater.on_policy(packs)
+        packs = _step_packs(setting, batch, on_policy)
         for number in range(setting.config.updates_per_step):
             gradient = updater.backward(packs, again=number > 0)
             on_gradient()
             updater.apply(batch.step, gradient)
 
     return effect_of(setting.updater, start, take)
+
+
+def update_parts(
+    old: Setting,
+    new: Setting,
+    start: Snapshot,
+    batch: StoredBatch,
+    *,
+    changed: StoredBatch | None = None,
+    on_policy: bool = False,
+) -> list[GradientParts]:
+    """Return the parts of each update of a step at the weights of the old settings.
+
+    On its own way, a gradient of another size comes to other weights from the second update on, so
+    that its direction differs too. Here, what differs is the settings alone. Nothing is returned
+    if they take other numbers of updates. With `changed`, the new settings get that batch.
+    """
+    num = old.config.updates_per_step
+    if new.config.updates_per_step != num:
+        return []
+    old.updater.go_back(start)
+    new.updater.go_back(start)
+    packs = _step_packs(old, batch, on_policy)
+    others = _step_packs(new, changed or batch, on_policy)
+    found = []
+    for number in range(num):
+        new.updater.follow(old.updater)
+        gradient = old.updater.backward(packs, again=number > 0)
+        new.updater.backward(others, again=number > 0)
+        found.append(parts(old.updater.gradient_W(), new.updater.gradient_W()))
+        old.updater.apply(batch.step, gradient)
+    return found
+
+
+def _step_packs(setting: Setting, batch: StoredBatch, on_policy: bool) -> list[Pack]:
+    packs = packs_of(setting, batch, batch.policy)
+    return setting.updater.on_policy(packs) if on_policy else packs

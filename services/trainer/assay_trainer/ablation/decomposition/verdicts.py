@@ -1,9 +1,13 @@
 """From the parts of gradients to a verdict on a change of settings.
 
 nothing     the norm of g' - g is under 1e-6 of g in every batch          NO EFFECT
-other size  r is under 1% of g' in every batch, and the scale is not 1    SCALE ONLY
+other size  r is under 1% of g' in every update, and the scale is not 1   SCALE ONLY
 little      both are under 1%                                             WEAK
-direction   r is over 1% of g' in a batch, or the scale is negative           ACTS
+direction   r is over 1% of g' somewhere, or the scale is negative            ACTS
+
+For SCALE ONLY, each update is judged at the weights of the old settings: by themselves, the new
+ones come to other weights after the first update. A change of the size of updates is judged by
+what it does to those weights, so this does not hold for it.
 
 Where the computation itself is noisy, as on a GPU, three times its noise takes the place of 1e-6.
 """
@@ -36,12 +40,26 @@ def gradient_verdict(batches: Sequence[BatchParts], changed: Collection[str]) ->
         if moves and STEP_SIZE & set(changed):
             return SwitchVerdict.ACTS
         return SwitchVerdict.NO_EFFECT
-    turned = min(one.scale for one in batches) < 0
-    if turned or max(one.direction for one in batches) >= LEAST_DIRECTION:
+    if any(min(one.scale, _at_equal_weights(one)[1]) < 0 for one in batches):
+        return SwitchVerdict.ACTS
+    if not STEP_SIZE & set(changed):
+        updates = [_at_equal_weights(one) for one in batches]
+        if max(direction for direction, _ in updates) >= LEAST_DIRECTION:
+            return SwitchVerdict.ACTS
+        if max(abs(scale - 1) for _, scale in updates) >= LEAST_DIRECTION:
+            return SwitchVerdict.SCALE_ONLY
+    if max(one.direction for one in batches) >= LEAST_DIRECTION:
         return SwitchVerdict.ACTS
     if max(abs(one.scale - 1) for one in batches) >= LEAST_DIRECTION:
         return SwitchVerdict.SCALE_ONLY
     return SwitchVerdict.WEAK
+
+
+def _at_equal_weights(one: BatchParts) -> tuple[float, float]:
+    """Return the direction and the scale of a batch's updates, each at equal weights."""
+    if one.update_direction is None or one.update_scale is None:
+        return one.direction, one.scale
+    return one.update_direction, one.update_scale
 
 
 def _floor(one: BatchParts) -> float:
@@ -49,9 +67,19 @@ def _floor(one: BatchParts) -> float:
 
 
 def arm_verdict(
-    gradient: SwitchVerdict, sampler: SamplerFinding | None
+    gradient: SwitchVerdict, sampler: SamplerFinding | None, activity: str | None = None
 ) -> tuple[SwitchVerdict, str]:
-    """Return the verdict on an arm with its reason; a change of the samples is one of the arm."""
+    """Return the verdict on an arm with its reason; a change of the samples is one of the arm.
+
+    With `activity`, a step in which a changed setting was at work, it is not NO EFFECT.
+    """
+    verdict, reason = _of_both(gradient, sampler)
+    if verdict is SwitchVerdict.NO_EFFECT and activity is not None:
+        return SwitchVerdict.UNKNOWN, f"{reason}; but {activity}"
+    return verdict, reason
+
+
+def _of_both(gradient: SwitchVerdict, sampler: SamplerFinding | None) -> tuple[SwitchVerdict, str]:
     found = _of_gradient(gradient)
     if sampler is None or sampler.verdict is SwitchVerdict.NO_EFFECT:
         more = f"; {sampler.reason}" if sampler is not None else ""

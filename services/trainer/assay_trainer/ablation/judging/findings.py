@@ -54,11 +54,14 @@ class ChangeRow(JudgedRow):
     p: FiniteFloat
     #: Holm's, over all rows of its family.
     p_corrected: FiniteFloat
+    #: The metric of the same set whose numbers are all the same; both count once in Holm's.
+    same_as: str | None = None
     num_seeds: int
     num_tasks: int
     freedom: FiniteFloat
-    #: The smallest true difference that 80% of repeats would find, at the family's strictest level.
-    detectable: FiniteFloat
+    #: The smallest true difference that 80% of repeats would find, at the family's strictest level;
+    #: null if no difference that the metric can have would be.
+    detectable: FiniteFloat | None
     verdict: JudgedVerdict
     #: False if lower is better.
     higher_is_better: bool = True

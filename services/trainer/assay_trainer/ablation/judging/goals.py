@@ -11,6 +11,9 @@ from assay_trainer.ablation.judging.judge import (
     against_bound,
     bounds_of,
     difference,
+    is_from_0_to_1,
+    within,
+    within_difference,
 )
 from assay_trainer.ablation.judging.measurements import MeasuredArm, MeasuredRun
 
@@ -47,7 +50,10 @@ def _judge(
         return GoalRow(goal=told, found=None, verdict=JudgedVerdict.INCONCLUSIVE, reason=reason)
     verdict = against_bound(mean, bound, confidence, at_least=goal.at_least is not None)
     few = f"{mean.num_seeds} seeds decide nothing" if mean.num_seeds < LEAST_SEEDS else ""
-    return GoalRow(goal=told, found=bounds_of(mean, confidence), verdict=verdict, reason=few)
+    found = bounds_of(mean, confidence)
+    if is_from_0_to_1(arms.values(), (set_name, goal.metric)):
+        found = within(found, ()) if goal.against is None else within_difference(found)
+    return GoalRow(goal=told, found=found, verdict=verdict, reason=few)
 
 
 def _mean(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import isfinite, sqrt
+from math import inf, isfinite, sqrt
 from statistics import median
 
 import numpy as np
@@ -18,11 +18,13 @@ from assay_trainer.ablation.judging.findings import (
     ValueBounds,
 )
 from assay_trainer.ablation.judging.measurements import MeasuredArm, MeasuredRun
-from assay_trainer.ablation.metrics import is_lower_better
+from assay_trainer.ablation.metrics import is_lower_better, is_share
 
 #: With fewer seeds, nothing is decided: two or three cannot tell their own spread.
 LEAST_SEEDS = 4
 _MOST_FREEDOM = 1e6
+#: Two ways to one mean differ by less.
+_ROUNDING = 1e-9
 _NORMAL_95 = 1.96
 Key = tuple[str, str]
 
@@ -33,6 +35,8 @@ class _Difference:
     against: str
     key: Key
     found: CrossedMean
+    #: Of the other arm's values, if both arms' values are from 0 to 1.
+    other_mean: float | None
 
 
 def value_row(arm: MeasuredArm, key: Key, confidence: float) -> TableRow | None:
@@ -72,6 +76,22 @@ def within(bounds: ValueBounds, values: Iterable[float]) -> ValueBounds:
     return ValueBounds(value=bounds.value, low=max(0.0, bounds.low), high=min(1.0, bounds.high))
 
 
+def within_difference(bounds: ValueBounds) -> ValueBounds:
+    """Return the bounds of a difference of two means from 0 to 1."""
+    if bounds.low is None or bounds.high is None:
+        return bounds
+    low, high = max(-1.0, bounds.low), min(1.0, bounds.high)
+    return ValueBounds(value=bounds.value, low=low, high=high)
+
+
+def is_from_0_to_1(arms: Iterable[MeasuredArm], key: Key) -> bool:
+    """Return True if a metric is a share, or all measured values are from 0 to 1."""
+    runs = (run for arm in arms for run in arm.runs.values())
+    return is_share(key[1]) or all(
+        0 <= value <= 1 for run in runs for value in run.values.get(key, {}).values()
+    )
+
+
 def difference(arm: MeasuredArm, other: MeasuredArm | MeasuredRun, key: Key) -> CrossedMean | None:
     """Return the mean difference over shared seeds and tasks; None without two values.
 
@@ -89,24 +109,77 @@ def difference(arm: MeasuredArm, other: MeasuredArm | MeasuredRun, key: Key) -> 
 def judge_changes(
     pairs: Sequence[tuple[MeasuredArm, MeasuredArm]], keys: Sequence[Key], confidence: float
 ) -> list[ChangeRow]:
-    """Return the differences of all pairs as one family: Holm's correction is over all of them."""
+    """Return the differences of all pairs as one family: Holm's correction is over all of them.
+
+    A metric with the numbers of an earlier one is the same test, and has the p of that one.
+    """
+    same = equal_metrics([arm for pair in pairs for arm in pair], keys)
     found = [
-        _Difference(arm.name, other.name, key, one)
+        _Difference(arm.name, other.name, key, one, _mean_of_share(arm, other, key))
         for arm, other in pairs
         for key in keys
         if (one := difference(arm, other, key)) is not None
     ]
-    corrected = holm([one.found.p for one in found])
-    alpha = 1 - confidence
-    strictest = alpha / max(1, len(found))
-    return [_row(one, p, confidence, strictest) for one, p in zip(found, corrected, strict=True)]
+    tests = [one for one in found if one.key not in same]
+    corrected = {
+        (one.arm, one.against, one.key): p
+        for one, p in zip(tests, holm([one.found.p for one in tests]), strict=True)
+    }
+    strictest = (1 - confidence) / max(1, len(tests))
+    rows = []
+    for one in found:
+        first = same.get(one.key, one.key)
+        row = _row(one, corrected[one.arm, one.against, first], confidence, strictest)
+        name = first[1] if one.key in same else None
+        rows.append(row.model_copy(update={"same_as": name}))
+    return rows
+
+
+def equal_metrics(arms: Sequence[MeasuredArm], keys: Sequence[Key]) -> dict[Key, Key]:
+    """Return metrics whose numbers are those of an earlier one of their set, with that one.
+
+    As pass@1 and the reward under a rubric of 0 and 1: in every task of every seed of all arms.
+    """
+    found: dict[Key, Key] = {}
+    for later, key in enumerate(keys):
+        firsts = (one for one in keys[:later] if one[0] == key[0] and one not in found)
+        first = next((one for one in firsts if _are_equal(arms, one, key)), None)
+        if first is not None:
+            found[key] = first
+    return found
+
+
+def _are_equal(arms: Sequence[MeasuredArm], one: Key, other: Key) -> bool:
+    for arm in arms:
+        for run in arm.runs.values():
+            mine, theirs = run.values.get(one, {}), run.values.get(other, {})
+            if mine.keys() != theirs.keys():
+                return False
+            if any(abs(value - theirs[id_]) > _ROUNDING for id_, value in mine.items()):
+                return False
+    return True
+
+
+def _mean_of_share(arm: MeasuredArm, other: MeasuredArm, key: Key) -> float | None:
+    if not is_from_0_to_1((arm, other), key):
+        return None
+    return float(other.table(key, other.tasks(key), list(other.runs)).mean())
+
+
+def _detectable(one: _Difference, alpha: float) -> float | None:
+    """Return the smallest difference that would be found; None if there can be none as large."""
+    found = one.found.detectable(alpha)
+    mean = one.other_mean
+    most = inf if mean is None else max(mean, 1 - mean)
+    return found if isfinite(found) and found <= most else None
 
 
 def _row(one: _Difference, p: float, confidence: float, strictest: float) -> ChangeRow:
     mean = one.found
     bounds = bounds_of(mean, confidence)
+    if one.other_mean is not None:
+        bounds = within_difference(bounds)
     higher = not is_lower_better(one.key[1])
-    detectable = mean.detectable(strictest)
     return ChangeRow(
         arm=one.arm,
         against=one.against,
@@ -118,7 +191,7 @@ def _row(one: _Difference, p: float, confidence: float, strictest: float) -> Cha
         num_seeds=mean.num_seeds,
         num_tasks=mean.num_tasks,
         freedom=min(mean.freedom, _MOST_FREEDOM),
-        detectable=detectable if isfinite(detectable) else 0.0,
+        detectable=_detectable(one, strictest),
         verdict=_verdict(mean, p, 1 - confidence, higher=higher),
         higher_is_better=higher,
     )
@@ -158,6 +231,7 @@ def noise(arms: Sequence[MeasuredArm], key: Key) -> NoiseRow | None:
     if not gaps:
         return None
     deviation = float(np.sqrt(squares / num_free))
+    floor = _NORMAL_95 * sqrt(2) * deviation
     return NoiseRow(
         set=key[0],
         metric=key[1],
@@ -165,5 +239,5 @@ def noise(arms: Sequence[MeasuredArm], key: Key) -> NoiseRow | None:
         deviation=deviation,
         median=median(gaps),
         largest=max(gaps),
-        floor=_NORMAL_95 * sqrt(2) * deviation,
+        floor=min(floor, 1.0) if is_from_0_to_1(arms, key) else floor,
     )

@@ -292,11 +292,8 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
             f"It takes {LEAST_SEEDS}."
         )
     if changes:
-        row = changes[0]
-        notes.append(
-            f"{row.num_tasks} tasks and {row.num_seeds} seeds would have shown a difference of "
-            f"{row.detectable:.3f} in {row.metric} in 80% of repeats; smaller ones are missed."
-        )
+        notes.append(_of_power(changes[0]))
+    notes += notes_of_equal_metrics(changes)
     weak = [row.name for row in found.rows if _is_weak(row)]
     if weak:
         notes.append(
@@ -307,6 +304,29 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
     if lost:
         notes.append(f"{lost} held-out samples have no score, and are in no number.")
     return notes
+
+
+def notes_of_equal_metrics(changes: Sequence[ChangeRow]) -> list[str]:
+    """Return a sentence for each metric that is the same test as another one."""
+    pairs = {(row.same_as, row.metric, row.set): None for row in changes if row.same_as is not None}
+    return [
+        f"{first} and {other} of {name} have the same numbers for every task of every seed: they "
+        f"are one test, and count once in Holm's correction."
+        for first, other, name in pairs
+    ]
+
+
+def _of_power(row: ChangeRow) -> str:
+    many = f"{row.num_tasks} tasks and {row.num_seeds} seeds"
+    if row.detectable is None:
+        return (
+            f"With {many}, nothing could have been shown in {row.metric}: no difference that it "
+            f"can have would be found in 80% of repeats. It takes more seeds."
+        )
+    return (
+        f"{many} would have shown a difference of {row.detectable:.3f} in {row.metric} in 80% of "
+        f"repeats; smaller ones are missed."
+    )
 
 
 def _is_weak(row: ArmRow) -> bool:

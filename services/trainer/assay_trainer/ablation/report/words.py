@@ -16,6 +16,11 @@ def bounds(found: ValueBounds, *, signed: bool = False) -> str:
     return f"{value} ({number(found.low)} to {number(found.high)})"
 
 
+def detectable(row: ChangeRow) -> str:
+    """Return the difference that would have been found."""
+    return "nothing could have been shown" if row.detectable is None else number(row.detectable)
+
+
 def p_text(p: float) -> str:
     return "below 0.001" if p < 0.001 else f"{p:.3f}"
 

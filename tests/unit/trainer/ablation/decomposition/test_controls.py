@@ -37,6 +37,7 @@ def missed(run: RunFolder, **grpo: Any) -> list[str]:
         {"normalise": "batch"},
         {"loss": "cispo"},
         {"loss": "gspo", "updates_per_step": 2},
+        {"updates_per_step": 4, "learning_rate": 0.01},
         {"correction": {"kind": "tis", "high": 2.0}, "max_staleness": 2},
         {"kl_weight": 0.1, "temperature": 0.7, "max_grad_norm": 0.1},
         {"entropy_weight": 0.5, "normalise": "none", "updates_per_step": 3},
@@ -94,6 +95,13 @@ def test_a_clip_that_acts_in_its_one_update_is_noticed(
 
     monkeypatch.setattr(f"{ROOM}.controls.compare", off_policy)
     assert missed(stored_run) == ["clip_on_policy"]
+
+
+def test_a_check_that_judges_a_scale_by_its_own_way_is_noticed(
+    stored_run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{ROOM}.decompose.update_parts", lambda *arguments, **options: [])
+    assert missed(stored_run, updates_per_step=4, learning_rate=0.01) == ["scale_over_updates"]
 
 
 def test_a_reward_rule_that_is_blind_to_units_is_noticed(

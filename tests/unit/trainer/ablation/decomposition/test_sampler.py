@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from assay_shared.types import PolicyVersion
-from assay_trainer.ablation.decomposition.batches import StoredBatch
 from assay_trainer.ablation.decomposition.findings import SamplerFinding, SwitchVerdict
-from assay_trainer.ablation.decomposition.sampler import SamplerFacts, sampler_finding
+from assay_trainer.ablation.decomposition.sampler import (
+    SampleCounts,
+    SamplerFacts,
+    sampler_finding,
+)
 from assay_trainer.events import StepEvent
 from tests.support.fakes import make_rewards
 from tests.unit.trainer.ablation.decomposition.conftest import make_groups, run_config, step_event
@@ -22,10 +24,11 @@ def found(
     groups = make_groups(1)
     for at in range(flat):
         groups[at] = groups[at].model_copy(update={"rewards": make_rewards(1.0, 1.0, 1.0, 1.0)})
-    stored = StoredBatch(1, PolicyVersion(version=1, digest="d"), tuple(groups))
     events = [StepEvent.model_validate(step_event(1, **event))]
     changed = {f"grpo.{name}" for name in {*old, *new} if old.get(name) != new.get(name)}
-    return sampler_finding(changed, SamplerFacts(first, second, [stored], events))
+    return sampler_finding(
+        changed, SamplerFacts(first, second, SampleCounts.of(groups, second), events)
+    )
 
 
 def test_a_setting_of_the_loss_is_none_of_the_sampler() -> None:
@@ -63,6 +66,21 @@ def test_a_limit_acts_only_if_an_answer_reaches_it() -> None:
     assert narrow is not None
     assert wide.verdict is SwitchVerdict.NO_EFFECT
     assert narrow.verdict is SwitchVerdict.ACTS
+
+
+def test_a_limit_acts_if_an_event_tells_of_an_answer_beyond_it() -> None:
+    longer = found({}, {"max_tokens": 12}, length_max=13)
+    cut = found({}, {"max_tokens": 32}, truncated_share=0.1)
+    assert longer is not None
+    assert cut is not None
+    assert longer.verdict is cut.verdict is SwitchVerdict.ACTS
+
+
+@pytest.mark.parametrize("event", [{"num_replaced": 1}, {"num_flat_before": 3}])
+def test_each_count_of_replaced_groups_tells_that_replacing_acts(event: dict[str, int]) -> None:
+    one = found({}, {"replace_flat": False}, **event)
+    assert one is not None
+    assert one.verdict is SwitchVerdict.ACTS
 
 
 def test_the_most_groups_act_only_if_a_step_comes_near_them() -> None:

@@ -57,6 +57,24 @@ def test_only_settings_of_the_step_size_are_judged_by_the_weights_change() -> No
     assert gradient_verdict([moved], {"grpo.loss"}) is SwitchVerdict.NO_EFFECT
 
 
+@pytest.mark.parametrize(
+    ("direction", "scale", "changed", "verdict"),
+    [
+        (0.001, 1.4, "grpo.normalise", SwitchVerdict.SCALE_ONLY),
+        (0.001, 1.4, "grpo.learning_rate", SwitchVerdict.ACTS),
+        (0.02, 1.4, "grpo.normalise", SwitchVerdict.ACTS),
+        (0.001, -1.4, "grpo.normalise", SwitchVerdict.ACTS),
+        (0.001, 1.0, "grpo.normalise", SwitchVerdict.ACTS),
+    ],
+)
+def test_a_scale_at_equal_weights_outweighs_the_way_that_it_takes(
+    direction: float, scale: float, changed: str, verdict: SwitchVerdict
+) -> None:
+    equal = {"update_direction": direction, "update_scale": scale}
+    drifts = batch(0.4, 1.3, 0.05).model_copy(update=equal)
+    assert gradient_verdict([drifts], {changed}) is verdict
+
+
 def test_an_arm_that_changes_its_samples_acts_whatever_its_gradient_says() -> None:
     acts = SamplerFinding(verdict=SwitchVerdict.ACTS, reason="other answers")
     none = SamplerFinding(verdict=SwitchVerdict.NO_EFFECT, reason="no group was flat")
@@ -65,6 +83,14 @@ def test_an_arm_that_changes_its_samples_acts_whatever_its_gradient_says() -> No
     assert verdict is SwitchVerdict.NO_EFFECT
     assert "no group was flat" in reason
     assert arm_verdict(SwitchVerdict.ACTS, none)[0] is SwitchVerdict.ACTS
+
+
+def test_a_setting_at_work_is_never_without_effect() -> None:
+    told = "clipped_low is 0.1 in step 2 of run"
+    verdict, reason = arm_verdict(SwitchVerdict.NO_EFFECT, None, told)
+    assert verdict is SwitchVerdict.UNKNOWN
+    assert told in reason
+    assert arm_verdict(SwitchVerdict.SCALE_ONLY, None, told)[0] is SwitchVerdict.SCALE_ONLY
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,48 @@ def test_with_three_seeds_even_a_large_difference_is_inconclusive() -> None:
     assert row.p_corrected < 0.01
 
 
+def test_no_difference_is_called_detectable_that_a_share_cannot_have() -> None:
+    rng = np.random.default_rng(3)
+
+    def coins(name: str, means: tuple[float, ...]) -> MeasuredArm:
+        runs = {at: run_of((rng.random(20) < mean) * 1.0) for at, mean in enumerate(means)}
+        return MeasuredArm(name, runs)
+
+    base, wild = coins("base", (0.1, 0.9)), coins("wild", (0.8, 0.2))
+    (row,) = judge_changes([(wild, base)], [KEY], 0.95)
+    assert row.detectable is None
+    assert (row.change.low, row.change.high) == (-1.0, 1.0)
+    (found,) = judge_goals(
+        [GoalConfig(metric="pass@1", arm="wild", at_least=0.5)],
+        {"wild": wild},
+        run_of(np.zeros(20)),
+        None,
+        0.95,
+    )
+    assert found.found is not None
+    assert (found.found.low, found.found.high) == (0.0, 1.0)
+    aa = noise([base, wild], KEY)
+    assert aa is not None
+    assert aa.floor <= 1.0
+    calm = arm_of("calm", 0.3), arm_of("other", 0.4, seed=1)
+    (row,) = judge_changes([calm], [KEY], 0.95)
+    assert row.detectable is not None
+    assert 0 < row.detectable < 0.7
+
+
+def test_a_metric_without_bounds_keeps_its_detectable_difference() -> None:
+    def costs(*values: float) -> dict[int, MeasuredRun]:
+        return {
+            at: MeasuredRun(Path("r"), {COST: {"t0": v, "t1": v + 5.0}}, {}, "w", 0)
+            for at, v in enumerate(values)
+        }
+
+    arms = MeasuredArm("long", costs(300.0, 500.0)), MeasuredArm("short", costs(10.0, 90.0))
+    (row,) = judge_changes([arms], [COST], 0.95)
+    assert row.detectable is not None
+    assert row.detectable > 1
+
+
 def test_holms_correction_is_over_all_comparisons() -> None:
     base = arm_of("base", 0.3)
     arms = [arm_of(f"a{at}", 0.3, seed=at + 5) for at in range(6)]
@@ -57,6 +99,30 @@ def test_holms_correction_is_over_all_comparisons() -> None:
     rows = judge_changes([(one, base) for one in arms], [KEY], 0.95)
     assert [row.p for row in rows] == alone
     assert min(row.p_corrected for row in rows) == pytest.approx(min(1.0, 6 * min(alone)))
+
+
+def test_a_metric_with_equal_numbers_counts_once_in_holms_correction() -> None:
+    reward = ("held_out", "reward")
+
+    def with_reward(arm: MeasuredArm, *, other: bool = False) -> MeasuredArm:
+        for run in arm.runs.values():
+            run.values[reward] = {id_: value + 1e-15 for id_, value in run.values[KEY].items()}
+        if other:
+            arm.runs[3].values[reward]["t5"] += 0.25
+        return arm
+
+    def pair(*, other: bool = False) -> tuple[MeasuredArm, MeasuredArm]:
+        new = with_reward(arm_of("new", 0.32, seed=4), other=other)
+        return new, with_reward(arm_of("base", 0.3))
+
+    (alone,) = judge_changes([pair()], [KEY], 0.95)
+    first, second = judge_changes([pair()], [KEY, reward], 0.95)
+    assert first.p_corrected == second.p_corrected == alone.p_corrected == alone.p
+    assert first.detectable == alone.detectable
+    assert (first.same_as, second.same_as) == (None, "pass@1")
+    first, second = judge_changes([pair(other=True)], [KEY, reward], 0.95)
+    assert (first.same_as, second.same_as) == (None, None)
+    assert first.p_corrected > alone.p_corrected
 
 
 def test_only_tasks_that_every_seed_of_both_arms_has_are_compared() -> None:

@@ -13,14 +13,14 @@ from assay_trainer.ablation.ablation_folder import AblationFolder
 from assay_trainer.ablation.arms import AblationPlan, read_ablation
 from assay_trainer.ablation.decomposition.findings import PlantedChanges, SwitchVerdict
 from assay_trainer.ablation.judging.findings import AblationReport, JudgedVerdict
-from assay_trainer.ablation.report.making import make_report
+from assay_trainer.ablation.report.making import make_report, notes_of_equal_metrics
 from assay_trainer.ablation.running import AblationRun, previous_trained
 from assay_trainer.rollouts.rollout_log import append_rollout
 from assay_trainer.stop import Stop
 from tests.support.evaluations import answers, sampled, write_evaluation
 from tests.support.policies import make_policy_folder
 from tests.unit.trainer.ablation.decomposition.conftest import make_groups, step_event
-from tests.unit.trainer.ablation.report.test_writing import planted
+from tests.unit.trainer.ablation.report.test_writing import change, planted
 from tests.unit.trainer.ablation.test_arms import ARMS, RUN
 
 pytestmark = pytest.mark.slow
@@ -92,6 +92,14 @@ def test_the_better_arm_wins_and_what_could_not_be_measured_is_told(finished: Ab
     told = json.loads((finished.folder.path / "winner.json").read_text())
     assert told["digest"] == report.start_digest
     assert (finished.folder.path / "report.html").exists()
+
+
+def test_metrics_with_equal_numbers_are_named_once() -> None:
+    row = change(JudgedVerdict.PASS)
+    same = row.model_copy(update={"metric": "reward", "same_as": "pass@1"})
+    (note,) = notes_of_equal_metrics([row, same, row, same])
+    assert note.startswith("pass@1 and reward of held_out have the same numbers")
+    assert notes_of_equal_metrics([row]) == []
 
 
 def test_an_arm_measured_in_another_way_is_refused_by_its_digest(finished: AblationRun) -> None:

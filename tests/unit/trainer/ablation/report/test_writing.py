@@ -175,6 +175,12 @@ def test_if_a_planted_change_is_missed_the_report_says_that_its_checks_do_not_wo
     assert not report.succeeded
 
 
+def test_a_difference_that_cannot_be_found_has_no_number(tmp_path: Path) -> None:
+    blind = change(JudgedVerdict.INCONCLUSIVE).model_copy(update={"detectable": None})
+    for one in written(tmp_path, make_report(changes=[blind], curves=[], table=[])):
+        assert "nothing could have been shown" in one
+
+
 def test_a_missed_goal_is_a_failure_of_the_command() -> None:
     missed = GoalRow(goal="g", found=None, verdict=JudgedVerdict.FAIL)
     assert make_report().succeeded
