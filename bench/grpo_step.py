@@ -30,7 +30,7 @@ from bench.trl_grpo import TrlWork, train
 from bench.vowels.vowels import share_of_vowels
 
 _NUM_TASKS, _NUM_HELD_OUT, _PROMPT_WORDS = 4096, 8, 64
-#: One in so many tokens ends an answer of the tail.
+#: Mean tokens of an answer of the tail.
 _MEAN_LENGTH = 256
 #: Steps in which engines compile, caches fill and the first answers are awaited.
 _WARM_UP = 3

@@ -35,7 +35,7 @@ class AblationPlan:
     """An ablation file, the run file under it, and its arms in order."""
 
     config: AblationConfig
-    #: The run file as it was written, with the changes that all arms have.
+    #: The run file as it was written, with the changes of all arms.
     values: Mapping[str, Any]
     arms: tuple[AblationArm, ...]
 

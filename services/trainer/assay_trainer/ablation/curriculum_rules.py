@@ -15,7 +15,7 @@ from assay_trainer.table_source import HubSource
 def check_curricula(configs: Mapping[str, RunConfig]) -> None:
     """Check the stages of each arm with a curriculum, as its run would.
 
-    Nothing is said of a set that is not here yet: a missing file, or one of a hub.
+    Nothing is said of a set not here yet: a missing file, or one of a hub.
 
     Raises:
         ConfigError: no task has a stage's tags, or GRPO ends before the stages do; names the arm.

@@ -7,7 +7,7 @@ import typer
 
 
 class ControlTokenRule(StrEnum):
-    """What becomes of a row with a token of a chat template; rows for tests stay."""
+    """The fate of a row with a token of a chat template; rows for tests stay."""
 
     KEEP = "keep"
     REFUSE = "refuse"

@@ -55,7 +55,7 @@ class RowWriter:
         return self._num_read
 
     def control_tokens(self) -> ControlTokenRows | None:
-        """Return the rows that have a token of a chat template; None if there are none."""
+        """Return the rows with a token of a chat template; None if there are none."""
         if not self._with_tokens:
             return None
         lines = [self._places[2 * number + 1] for number in self._with_tokens[:_MOST_LINES]]

@@ -1,4 +1,4 @@
-"""Control tokens in given texts: a model that learns them ends a message, or begins one, itself."""
+"""Control tokens in given texts: from them, a model learns to end or begin a message itself."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ def with_control_tokens(
     """Return the tasks of the rows with a control token of the policy, each with the reason.
 
     The texts of a row are its messages and answers, as they stand before the chat template. The
-    token for unknown text does not count: any text may hold what it stands for.
+    token for unknown text does not count: any text may be unknown.
     """
     names = _control_tokens(tokenizer)
     if not names:

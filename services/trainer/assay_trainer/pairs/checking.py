@@ -75,7 +75,7 @@ class GivenPair:
 
     @property
     def texts(self) -> frozenset[tuple[str, ...]]:
-        """Both answers with what they answer: those of a swapped pair are the same."""
+        """Both answers with their prompt: those of a swapped pair are the same."""
         asked = (self.task_id or "", *(part for said in self.task.messages for part in _said(said)))
         return frozenset({(*asked, self.chosen), (*asked, self.rejected)})
 
@@ -144,7 +144,7 @@ def distinct(pairs: Sequence[GivenPair]) -> list[GivenPair]:
 
 
 def _num_scored(pairs: Sequence[GivenPair], found: Sequence[JudgedPair]) -> int:
-    """Return the number of pairs that were checked; a pair and its swapped one are one task."""
+    """Return the number of checked pairs; a pair and its swapped one are one task."""
     done = zip(pairs, found, strict=True)
     return len({one.texts for one, said in done if said.agreement is not LabelFinding.FAILED})
 

@@ -107,7 +107,7 @@ async def _judged(judge: Judge, pair: AskedPair) -> JudgedPair:
 
 
 def failed_pair(reason: str) -> JudgedPair:
-    """Return a pair that could not be checked, with the reason."""
+    """Return an unchecked pair, with the reason."""
     return JudgedPair(LabelFinding.FAILED, reason=reason[:_MOST_REASON])
 
 

@@ -35,7 +35,7 @@ _PASSING = (
     b"assay:executor:limits:",
     b"assay:dead_letters",
 )
-#: What a folder of something else than a run has: pipelines, ablations, evaluations.
+#: Files of folders other than runs: pipelines, ablations, evaluations.
 _OTHERS = ("pipeline.json", "ablation.json", "evaluation.json")
 _TIMEOUT_S = 30
 _ATTEMPTS = 5
@@ -72,7 +72,7 @@ def back_up(file: Path, runs: Path, names: list[str], redis_url: str | None) -> 
 
 
 def other_results(runs: Path) -> list[str]:
-    """Return the folders that are in no backup: pipelines, ablations, evaluations."""
+    """Return the folders in no backup: pipelines, ablations, evaluations."""
     return sorted({file.parent.name for name in _OTHERS for file in runs.glob(f"*/{name}")})
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from assay_trainer.events import StepEvent
 
-#: By setting: fields of a step's event that are 0 in every step in which the setting is idle.
+#: By setting: fields of a step's event at 0 in every step of an idle setting.
 _METERS = {
     "grpo.clip_low": ("clipped_low",),
     "grpo.clip_high": ("clipped_high",),

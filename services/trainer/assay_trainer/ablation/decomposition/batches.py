@@ -49,7 +49,7 @@ def living_groups(run: RunFolder) -> Iterator[ScoredGroup]:
 
 
 def left_out_groups(run: RunFolder) -> Iterator[ScoredGroup]:
-    """Yield the stored groups of a run that were not trained on, as `living_groups` does."""
+    """Yield the stored groups of a run without the trained ones, as `living_groups` does."""
     return (one for one in read_discarded(run.rollouts) if not one.superseded)
 
 

@@ -131,7 +131,7 @@ def _reward_times(config: RunConfig, batch: StoredBatch, settings: Settings) -> 
 
 
 def _scale_over_updates(config: RunConfig, batch: StoredBatch, settings: Settings) -> PlantedChange:
-    """Give gradients of another size in all updates that the arm takes in a step."""
+    """Give gradients of another size in all updates of a step of the arm."""
     alone = _parsed(config.model_dump(mode="json"), _SIZE_OF_REWARDS)
     found = _of_batches(alone, alone, batch, settings, changed=with_rewards(batch, times))
     verdict, reason = arm_verdict(gradient_verdict([found], ()), None)

@@ -36,7 +36,7 @@ class FrozenFinding(BaseModel):
 class BatchParts(FrozenFinding):
     """A stored batch under both settings; see `gradients.GradientParts`."""
 
-    #: The run that the batch is of; empty in files of older versions.
+    #: The run of the batch; empty for a planted change, whose file names it.
     run: str = ""
     step: int
     num_groups: int
@@ -45,8 +45,7 @@ class BatchParts(FrozenFinding):
     scale: float
     direction: float
     #: The largest direction of all updates, and the scale that is furthest from 1, where both
-    #: settings meet the weights of the old one; null in files of older versions, and where the
-    #: settings take other numbers of updates.
+    #: settings meet the weights of the old one; null where they take other numbers of updates.
     update_direction: float | None = None
     update_scale: float | None = None
     #: `difference` and so on of the weights' change over the step's updates.
@@ -81,7 +80,7 @@ class Decomposition(FrozenFinding):
 
     arm: str
     previous: str
-    #: The run whose stored batches were read first.
+    #: The run of the stored batches read first.
     run: str
     #: All finished runs of the comparison arm: their samples and events were read.
     runs: list[str] = []

@@ -38,7 +38,7 @@ class ProbedUpdater(Updater):
         self._optimiser.load_state_dict(deepcopy(snapshot.optimiser))
 
     def follow(self, other: "ProbedUpdater") -> None:
-        """Take the weights that another updater has now."""
+        """Take the present weights of another updater."""
         self._take([one.detach() for one in other._parameters])
 
     def _take(self, weights: Sequence[torch.Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""What a change of settings does to the samples that are trained on, by all that runs recorded."""
+"""The effect of changed settings on trained samples, by the records of all runs."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class SampleCounts:
     ) -> "SampleCounts":
         """Return the counts of trained groups for a change to new settings.
 
-        Of groups that were left out, answers count, and the groups do not.
+        Of groups left out, answers count, and the groups do not.
         """
         num_groups = num_flat = num_cut = num_longer = 0
         has_turns = False
@@ -54,7 +54,7 @@ class SampleCounts:
 
 @dataclass(frozen=True)
 class SamplerFacts:
-    """The settings of both arms, and what all finished seeds of the previous arm recorded."""
+    """The settings of both arms, and the records of all finished seeds of the previous arm."""
 
     old: GRPOConfig
     new: GRPOConfig

@@ -5,9 +5,9 @@ other size  r is under 1% of g' in every update, and the scale is not 1   SCALE 
 little      both are under 1%                                             WEAK
 direction   r is over 1% of g' somewhere, or the scale is negative            ACTS
 
-For SCALE ONLY, each update is judged at the weights of the old settings: by themselves, the new
-ones come to other weights after the first update. A change of the size of updates is judged by
-what it does to those weights, so this does not hold for it.
+For SCALE ONLY, each update is judged at the weights of the old settings: left alone, the new ones
+come to other weights after the first update. A change of the size of updates is judged by its
+effect on those weights, so this does not hold for it.
 
 Where the computation itself is noisy, as on a GPU, three times its noise takes the place of 1e-6.
 """

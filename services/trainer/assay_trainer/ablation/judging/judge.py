@@ -115,10 +115,10 @@ def judge_changes(
     """
     same = equal_metrics([arm for pair in pairs for arm in pair], keys)
     found = [
-        _Difference(arm.name, other.name, key, one, _mean_of_share(arm, other, key))
+        _Difference(arm.name, other.name, key, mean, _mean_of_share(arm, other, key))
         for arm, other in pairs
         for key in keys
-        if (one := difference(arm, other, key)) is not None
+        if (mean := difference(arm, other, key)) is not None
     ]
     tests = [one for one in found if one.key not in same]
     corrected = {
@@ -167,7 +167,7 @@ def _mean_of_share(arm: MeasuredArm, other: MeasuredArm, key: Key) -> float | No
 
 
 def _detectable(one: _Difference, alpha: float) -> float | None:
-    """Return the smallest difference that would be found; None if there can be none as large."""
+    """Return the smallest difference to be found; None if there can be none as large."""
     found = one.found.detectable(alpha)
     mean = one.other_mean
     most = inf if mean is None else max(mean, 1 - mean)

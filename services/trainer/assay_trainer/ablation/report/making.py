@@ -307,7 +307,7 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
 
 
 def notes_of_equal_metrics(changes: Sequence[ChangeRow]) -> list[str]:
-    """Return a sentence for each metric that is the same test as another one."""
+    """Return a sentence for each metric with the same test as another one."""
     pairs = {(row.same_as, row.metric, row.set): None for row in changes if row.same_as is not None}
     return [
         f"{first} and {other} of {name} have the same numbers for every task of every seed: they "

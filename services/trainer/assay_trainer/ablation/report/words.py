@@ -17,7 +17,7 @@ def bounds(found: ValueBounds, *, signed: bool = False) -> str:
 
 
 def detectable(row: ChangeRow) -> str:
-    """Return the difference that would have been found."""
+    """Return the difference to be found."""
     return "nothing could have been shown" if row.detectable is None else number(row.detectable)
 
 

@@ -58,7 +58,7 @@ def _values(pipeline: Pipeline, file: Path, overrides: Mapping[str, Any]) -> dic
 
 
 def _base(file: Path, own: dict[str, Any]) -> dict[str, Any]:
-    """Return the run file under an ablation's, with the changes that all arms have."""
+    """Return the run file under an ablation's, with the changes of all arms."""
     base, run = own.get("base"), own.get("run")
     values = read_yaml(file.parent / base) if isinstance(base, str) else dict(run or {})
     for key, one in (own.get("overrides") or {}).items():
@@ -67,7 +67,7 @@ def _base(file: Path, own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named_in(values: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
-    """Yield the key and the path of what a run file names: a policy, an ablation, and data."""
+    """Yield the keys and the paths in a run file: a policy, an ablation, and data."""
     for section, key in (("policy", "folder"), ("curriculum", "from")):
         found = values.get(section)
         if isinstance(found, dict) and isinstance(found.get(key), str):

@@ -1,4 +1,4 @@
-"""The findings of stages that compare or repair, as rows of the report."""
+"""The findings of comparing and repairing stages, as rows of the report."""
 
 import json
 from collections.abc import Callable, Iterator
