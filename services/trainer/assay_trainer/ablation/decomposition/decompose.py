@@ -1,7 +1,7 @@
 """The decomposition of an arm's gradients on the stored batches of the arm before it."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,16 +85,7 @@ def decompose(
         [step for steps in events.values() for step in steps],
     )
     sampler = sampler_finding(changed, facts)
-    found: list[BatchParts] = []
-    if pair.old.grpo.optimiser == pair.new.grpo.optimiser:
-        for run in runs:
-            settings = Settings(start_of(run), ranks)
-            old, new = settings.of(pair.old), settings.of(pair.new)
-            parts_of_run = _along(old, new, stored_batches(run, most), on_batch)
-            name = {"run": run.path.name}
-            found += [one.model_copy(update=name) for one in parts_of_run]
-            if found and gradient_verdict(found, changed) is not SwitchVerdict.NO_EFFECT:
-                break
+    found = _compared_batches(pair, runs, most, ranks, changed, on_batch)
     activity = activity_of(changed, events)
     verdict, reason = arm_verdict(gradient_verdict(found, changed), sampler, activity)
     if not changed:
@@ -110,6 +101,30 @@ def decompose(
         verdict=verdict,
         reason=reason,
     )
+
+
+def _compared_batches(
+    pair: ArmPair,
+    runs: Sequence[RunFolder],
+    most: int,
+    ranks: Ranks,
+    changed: Collection[str],
+    on_batch: OnBatch,
+) -> list[BatchParts]:
+    """Return the parts of the first batches of the runs, up to the run in which one changes."""
+    assert pair.old.grpo is not None
+    assert pair.new.grpo is not None
+    found: list[BatchParts] = []
+    if pair.old.grpo.optimiser != pair.new.grpo.optimiser:
+        return found
+    for run in runs:
+        settings = Settings(start_of(run), ranks)
+        old, new = settings.of(pair.old), settings.of(pair.new)
+        parts_of_run = _along(old, new, stored_batches(run, most), on_batch)
+        found += [one.model_copy(update={"run": run.path.name}) for one in parts_of_run]
+        if found and gradient_verdict(found, changed) is not SwitchVerdict.NO_EFFECT:
+            break
+    return found
 
 
 def _along(

@@ -34,14 +34,23 @@ def missed(run: RunFolder, **grpo: Any) -> list[str]:
     [
         {},
         {"normalise": "none"},
-        {"normalise": "batch"},
-        {"loss": "cispo"},
-        {"loss": "gspo", "updates_per_step": 2},
-        {"updates_per_step": 4, "learning_rate": 0.01},
-        {"correction": {"kind": "tis", "high": 2.0}, "max_staleness": 2},
+        pytest.param({"normalise": "batch"}, marks=pytest.mark.nightly),
+        pytest.param({"loss": "cispo"}, marks=pytest.mark.nightly),
+        pytest.param({"loss": "gspo", "updates_per_step": 2}, marks=pytest.mark.nightly),
+        {"updates_per_step": 8, "learning_rate": 0.1},
+        pytest.param(
+            {"correction": {"kind": "tis", "high": 2.0}, "max_staleness": 2},
+            marks=pytest.mark.nightly,
+        ),
         {"kl_weight": 0.1, "temperature": 0.7, "max_grad_norm": 0.1},
-        {"entropy_weight": 0.5, "normalise": "none", "updates_per_step": 3},
-        {"overlong": {"kind": "punish", "tokens": 14}, "normalise": "none"},
+        pytest.param(
+            {"entropy_weight": 0.5, "normalise": "none", "updates_per_step": 3},
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            {"overlong": {"kind": "punish", "tokens": 14}, "normalise": "none"},
+            marks=pytest.mark.nightly,
+        ),
     ],
     ids=str,
 )
@@ -101,7 +110,7 @@ def test_a_check_that_judges_a_scale_by_its_own_way_is_noticed(
     stored_run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{ROOM}.decompose.update_parts", lambda *arguments, **options: [])
-    assert missed(stored_run, updates_per_step=4, learning_rate=0.01) == ["scale_over_updates"]
+    assert missed(stored_run, updates_per_step=8, learning_rate=0.1) == ["scale_over_updates"]
 
 
 def test_a_reward_rule_that_is_blind_to_units_is_noticed(
