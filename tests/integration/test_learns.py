@@ -15,7 +15,7 @@ SHORT = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(480)
 def test_pass_at_1_on_held_out_tasks_rises(
     assay: Assay, warm: tuple[str, ...], tmp_path: Path
