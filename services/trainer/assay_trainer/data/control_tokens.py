@@ -1,4 +1,7 @@
-"""Control tokens in given texts: from them, a model learns to end or begin a message itself."""
+"""Control tokens of a tokenizer, and the given texts that have one.
+
+From such a text, a model learns to end or begin a message itself.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,15 +11,33 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from assay_shared.types import Task
 
 
+def control_tokens(
+    tokenizer: PreTrainedTokenizerBase, further: Iterable[int] = ()
+) -> dict[int, str]:
+    """Return the control tokens by id: the special ones, and `further` ones.
+
+    The token for unknown text is left out, unless it has another use too: any text may be unknown.
+    """
+    added = tokenizer.added_tokens_decoder
+    found = {number for number, token in added.items() if token.special}
+    found |= {*tokenizer.all_special_ids, *further}
+    named = {
+        name: one for name, one in tokenizer.special_tokens_map.items() if isinstance(one, str)
+    }
+    unknown = named.pop("unk_token", None)
+    if unknown is not None and unknown not in named.values():
+        found.discard(tokenizer.unk_token_id)
+    return {number: str(tokenizer.convert_ids_to_tokens(number)) for number in found}
+
+
 def with_control_tokens(
     rows: Iterable[tuple[Task, Sequence[str]]], tokenizer: PreTrainedTokenizerBase
 ) -> list[tuple[Task, str]]:
     """Return the tasks of the rows with a control token of the policy, each with the reason.
 
-    The texts of a row are its messages and answers, as they stand before the chat template. The
-    token for unknown text does not count: any text may be unknown.
+    The texts of a row are its messages and answers, as they stand before the chat template.
     """
-    names = _control_tokens(tokenizer)
+    names = [name for name in control_tokens(tokenizer).values() if name.strip()]
     if not names:
         return []
     # Longer names first: one may begin with another.
@@ -27,9 +48,3 @@ def with_control_tokens(
         if match is not None:
             found.append((task, f"it has the control token {match[0]} of the policy"))
     return found
-
-
-def _control_tokens(tokenizer: PreTrainedTokenizerBase) -> set[str]:
-    added = {str(one) for one in tokenizer.added_tokens_decoder.values() if one.special}
-    names = added | {str(one) for one in tokenizer.all_special_tokens}
-    return {name for name in names if name.strip()} - {str(tokenizer.unk_token)}

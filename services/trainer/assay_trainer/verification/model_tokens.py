@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_shared.errors import WeightsRefused
+from assay_trainer.data.control_tokens import control_tokens
 
 #: Some tokenizers add runs of spaces and single signs, which are ordinary text.
 _LEAST_CHARACTERS = 2
@@ -37,24 +38,13 @@ class ModelTokens:
 
         The token for unknown text is left out: a raw prompt may hold such a text.
         """
-        added = self.tokenizer.added_tokens_decoder
-        special = {number for number, token in added.items() if token.special}
-        special |= set(self.tokenizer.all_special_ids) | self.end_ids
         template = str(self.tokenizer.chat_template or "")
-        special |= {
+        of_template = {
             number
-            for number, token in added.items()
+            for number, token in self.tokenizer.added_tokens_decoder.items()
             if len(str(token).strip()) > _LEAST_CHARACTERS and str(token) in template
         }
-        named = {
-            name: one
-            for name, one in self.tokenizer.special_tokens_map.items()
-            if isinstance(one, str)
-        }
-        unknown = named.pop("unk_token", None)
-        if unknown is not None and unknown not in named.values():
-            special.discard(self.tokenizer.unk_token_id)
-        return {number: str(self.tokenizer.convert_ids_to_tokens(number)) for number in special}
+        return control_tokens(self.tokenizer, self.end_ids | of_template)
 
     def own_ids(self, text: str) -> list[int]:
         """Return the ids of a text as the tokenizer has it for training: behind its BOS, if any."""

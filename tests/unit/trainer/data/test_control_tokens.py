@@ -38,3 +38,12 @@ def test_signs_that_only_look_like_a_control_token_are_text(
     end = str(tokenizer.eos_token)
     rows = [(task("x"), (end[:-1], end[1:], end.replace("|", "!"), "1 < 2 | 3 > 2"))]
     assert with_control_tokens(rows, tokenizer) == []
+
+
+def test_a_token_for_unknown_text_that_also_ends_answers_counts() -> None:
+    tokenizer = create_policy(TINY, ["x plus 1", "x times 2"], 0)[1]
+    tokenizer.add_special_tokens({"unk_token": "<unk>"})
+    assert with_control_tokens([(task("x"), ("an <unk> answer",))], tokenizer) == []
+    tokenizer.unk_token = tokenizer.eos_token  # GPT-2 has one token for both
+    rows = [(task("x"), (f"an answer{tokenizer.eos_token}",))]
+    assert [one.id for one, _ in with_control_tokens(rows, tokenizer)] == ["x"]
