@@ -4,7 +4,7 @@ A check that calls everything NO EFFECT fails the last one; one that calls every
 others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from assay_shared.runs.run_folder import RunFolder
 from assay_shared.settings.run_file import parse_config
@@ -21,6 +21,7 @@ from assay_trainer.ablation.decomposition.findings import (
     BatchParts,
     PlantedChange,
     PlantedChanges,
+    SamplerFinding,
     SwitchVerdict,
 )
 from assay_trainer.ablation.decomposition.sampler import (
@@ -134,14 +135,11 @@ def _scale_over_updates(config: RunConfig, batch: StoredBatch, settings: Setting
     """Give gradients of another size in all updates of a step of the arm."""
     alone = _parsed(config.model_dump(mode="json"), _SIZE_OF_REWARDS)
     found = _of_batches(alone, alone, batch, settings, changed=with_rewards(batch, times))
-    verdict, reason = arm_verdict(gradient_verdict([found], ()), None)
-    return PlantedChange(
-        name="scale_over_updates",
-        planted=f"advantages times {REWARD_TIMES:g}, in each update of a step",
-        expected=[SwitchVerdict.SCALE_ONLY],
-        found=verdict,
-        reason=reason,
-        parts=found,
+    return _judged_as_arm(
+        "scale_over_updates",
+        f"advantages times {REWARD_TIMES:g}, in each update of a step",
+        SwitchVerdict.SCALE_ONLY,
+        found,
     )
 
 
@@ -158,15 +156,13 @@ def _temperature_twice(
     found = _of_batches(config, new, batch, settings)
     counts = SampleCounts.of(batch.groups, new.grpo)
     facts = SamplerFacts(config.grpo, new.grpo, counts, step_events(run)[:1])
-    sampler = sampler_finding(changed, facts)
-    verdict, reason = arm_verdict(gradient_verdict([found], changed), sampler)
-    return PlantedChange(
-        name="temperature_twice",
-        planted=f"temperature {config.grpo.temperature:g} given a second time",
-        expected=[SwitchVerdict.NO_EFFECT],
-        found=verdict,
-        reason=reason,
-        parts=found,
+    return _judged_as_arm(
+        "temperature_twice",
+        f"temperature {config.grpo.temperature:g} given a second time",
+        SwitchVerdict.NO_EFFECT,
+        found,
+        changed,
+        sampler_finding(changed, facts),
     )
 
 
@@ -178,14 +174,27 @@ def _clip_on_policy(config: RunConfig, batch: StoredBatch, settings: Settings) -
     old = _parsed(values, {**_ON_POLICY, **_CLIPS})
     new = _parsed(values, {**_ON_POLICY, **_OTHER_CLIPS})
     found = _of_batches(old, new, batch, settings, on_policy=True)
-    verdict, reason = arm_verdict(gradient_verdict([found], changed_fields(old, new)), None)
+    return _judged_as_arm(
+        "clip_on_policy",
+        "half the clip, with one update on samples of the same weights",
+        SwitchVerdict.NO_EFFECT,
+        found,
+        changed_fields(old, new),
+    )
+
+
+def _judged_as_arm(
+    name: str,
+    planted: str,
+    expected: SwitchVerdict,
+    found: BatchParts,
+    changed: Collection[str] = (),
+    sampler: SamplerFinding | None = None,
+) -> PlantedChange:
+    """Return a planted change with the verdict that an arm would get."""
+    verdict, reason = arm_verdict(gradient_verdict([found], changed), sampler)
     return PlantedChange(
-        name="clip_on_policy",
-        planted="half the clip, with one update on samples of the same weights",
-        expected=[SwitchVerdict.NO_EFFECT],
-        found=verdict,
-        reason=reason,
-        parts=found,
+        name=name, planted=planted, expected=[expected], found=verdict, reason=reason, parts=found
     )
 
 

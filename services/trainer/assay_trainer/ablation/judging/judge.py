@@ -130,8 +130,7 @@ def judge_changes(
     for one in found:
         first = same.get(one.key, one.key)
         row = _row(one, corrected[one.arm, one.against, first], confidence, strictest)
-        name = first[1] if one.key in same else None
-        rows.append(row.model_copy(update={"same_as": name}))
+        rows.append(row if first == one.key else row.model_copy(update={"same_as": first[1]}))
     return rows
 
 
