@@ -4,10 +4,10 @@
     python -m bench.or_phase4 OUT --lanes 1 --per-cell 20 --medium 40 --sft-steps 20 --steps 1
 
 Files of configs/or_phase4; the arms have their own models of type D, medium, and the
-demonstrations theirs with --lessons. A lane is a set of services with CPU engines, as the policy
-is small, and its own cores; updates take a card if there is one. Parts that OUT holds already are
-not done again. OUT/rows.json has the seconds of each part, the reports of the ablation, the
-curriculum and its control, and the study's goals. Needs Linux (core affinity).
+demonstrations theirs with --lessons. A lane is a set of services with its own cores; engines and
+updates share a card if there is one. Half the lanes run the arms, the others a curriculum and its
+control. Parts that OUT holds already are not done again. OUT/rows.json has the seconds of each
+part, the reports of both ablations, and the study's goals. Needs Linux (core affinity).
 """
 
 import argparse
@@ -30,8 +30,9 @@ from assay_shared.local.launcher import running_services
 _FILES = Path("configs/or_phase4")
 _CLI = (sys.executable, "-m", "assay_shared.cli")
 _FEW_THREADS = {"OMP_NUM_THREADS": "2"}
-_NO_CARD = {"CUDA_VISIBLE_DEVICES": ""}
-#: The arm of curriculum and control where no arm has won.
+#: Of an engine's cache: all lanes share a card. ASSAY_INFERENCE_DEVICE=cpu keeps engines off it.
+_CACHE = {"ASSAY_INFERENCE_CACHE_BYTES": str(3 * 2**30)}
+#: The arm whose settings curriculum and control take.
 _ARM = "run_1_no_kl"
 _STAGES = {
     "easy": ("easy",),
@@ -40,7 +41,9 @@ _STAGES = {
     "hard": ("hard",),
 }
 _ALL = ("easy", "medium", "hard")
-_REPORTED = ("ablation", "curriculum", "mixed")
+#: Arms of curricula.yaml, with their kind in the study's report.
+_CURRICULA = {"mixed": "other", "curriculum": "curriculum"}
+_REPORTED = ("ablation", "curricula")
 
 
 def main() -> None:
@@ -59,10 +62,8 @@ def main() -> None:
         policy = _sft(asked, models, demonstrations)
     with ExitStack() as stack:
         lanes = [_lane(stack, asked, number) for number in range(asked.lanes)]
-        with _timed(asked, "ablation"):
-            _ablate(asked, medium / "type_D_medium", policy, lanes)
-        with _timed(asked, "curriculum_and_control"):
-            _curriculum_and_control(asked, models, lanes)
+        with _timed(asked, "ablations"):
+            _ablate_both(asked, models, medium / "type_D_medium", policy, lanes)
     policies = _policies(asked, policy)
     with _timed(asked, "evaluations"):
         _evaluate_all(asked, models, policies)
@@ -160,27 +161,29 @@ def _cells(benchmark: Path) -> list[Path]:
 def _sft(asked: argparse.Namespace, models: Path, demonstrations: Path) -> Path:
     folder: Path = asked.output / "sft"
     if not (folder / "report.json").is_file():
-        settings = (
-            f"data.train.path={models}", f"data.held_out.path={models}",
-            f"data.demonstrations.path={demonstrations}", f"sft.steps={asked.sft_steps}",
-        )  # fmt: skip
-        with running_services(asked.output / "services-sft", settings=_roots(asked)) as mesh:
-            words = ("train", str(_FILES / "sft.yaml"), *settings, "--folder", str(folder))
+        words: tuple[str, ...] = ("train", "--resume", str(folder))
+        if not (folder / "config.json").is_file():
+            words = (
+                "train", str(_FILES / "sft.yaml"), "--folder", str(folder),
+                f"data.train.path={models}", f"data.held_out.path={models}",
+                f"data.demonstrations.path={demonstrations}", f"sft.steps={asked.sft_steps}",
+            )  # fmt: skip
+        with running_services(asked.output / "services-sft", settings=_services(asked)) as mesh:
             _run(words, mesh.environment)
     return folder / "models" / "sft"
 
 
 def _lane(stack: ExitStack, asked: argparse.Namespace, number: int) -> dict[str, str]:
-    """Start the services of a lane on its share of the cores, and return a trainer's variables.
-
-    The services have no card. A trainer has: its updates take longer than its rollouts without.
-    """
+    """Start the services of a lane on its share of the cores, and return a trainer's variables."""
     home = asked.output / f"services-{number}"
-    settings = _NO_CARD | _FEW_THREADS | _roots(asked)
     with _on_share(asked, number):
-        mesh = stack.enter_context(running_services(home, num_workers=2, settings=settings))
-    variables = mesh.environment | {"ASSAY_RUNS": str(asked.output)}
-    return {name: value for name, value in variables.items() if name not in _NO_CARD}
+        mesh = stack.enter_context(running_services(home, num_workers=2, settings=_services(asked)))
+    return mesh.environment | {"ASSAY_RUNS": str(asked.output)}
+
+
+def _services(asked: argparse.Namespace) -> dict[str, str]:
+    """Return the settings of services; inference may read the weights of all runs of the study."""
+    return _FEW_THREADS | _CACHE | {"ASSAY_INFERENCE_WEIGHT_ROOTS": str(asked.output)}
 
 
 @contextmanager
@@ -196,68 +199,83 @@ def _on_share(asked: argparse.Namespace, number: int) -> Iterator[None]:
         os.sched_setaffinity(0, all_cores)
 
 
-def _roots(asked: argparse.Namespace) -> dict[str, str]:
-    """Let inference read the weights of all runs of the study."""
-    return {"ASSAY_INFERENCE_WEIGHT_ROOTS": str(asked.output)}
+def _ablate_both(
+    asked: argparse.Namespace,
+    models: Path,
+    medium: Path,
+    policy: Path,
+    lanes: Sequence[Mapping[str, str]],
+) -> None:
+    """Run the arms, and curriculum against control: at once if there are two lanes.
+
+    Neither waits for the other, so the curriculum has the settings of a given arm.
+    """
+    shared = {"policy.folder": str(policy), "grpo.signal_check": None}
+    arms = shared | _data(medium) | {"grpo.steps": asked.steps}
+    all_steps = asked.stage_steps * len(_STAGES)
+    control = [_stage("mixed", _ALL, all_steps)]
+    staged = [_stage(name, where, asked.stage_steps) for name, where in _STAGES.items()]
+    curricula = shared | _data(models) | _settings_of_arm()
+    curricula |= {"curriculum": {"stages": control}, "grpo.steps": all_steps}
+    names = {"mixed": {}, "curriculum": {"curriculum.stages": staged}}
+    half = max(1, len(lanes) // 2)
+    with ThreadPoolExecutor(min(2, len(lanes))) as pool:
+        running = [
+            pool.submit(_ablate, asked, "ablation", {"overrides": arms}, lanes[:half]),
+            pool.submit(
+                _ablate,
+                asked,
+                "curricula",
+                {"overrides": curricula, "arms": names},
+                lanes[half:] or lanes,
+            ),
+        ]
+        for one in running:
+            one.result()
 
 
 def _ablate(
-    asked: argparse.Namespace, medium: Path, policy: Path, lanes: Sequence[Mapping[str, str]]
+    asked: argparse.Namespace,
+    name: str,
+    changes: Mapping[str, Any],
+    lanes: Sequence[Mapping[str, str]],
 ) -> None:
-    folder: Path = asked.output / "ablation"
+    """Run an ablation of configs/or_phase4, or go on with it."""
+    folder: Path = asked.output / name
     if (folder / "report.json").is_file():
         return
     options = []
     for number, lane in enumerate(lanes):
-        file = asked.output / f"lane-{number}.env"
-        file.write_text("".join(f"{name}={value}\n" for name, value in lane.items()))
+        file = asked.output / f"{name}-{number}.env"
+        file.write_text("".join(f"{key}={value}\n" for key, value in lane.items()))
         options += ["--lane", str(file)]
-    words: tuple[str, ...]
-    if (folder / "ablation.json").is_file():
-        words = ("ablate", "--resume", str(folder))
-    else:
-        overrides = {
-            "policy.folder": str(policy),
-            "data.train.path": str(medium),
-            "data.held_out.path": str(medium),
-            "grpo.steps": asked.steps,
-            "grpo.signal_check": None,
-        }
-        settings = (f"overrides={json.dumps(overrides)}", f"seeds=[{asked.seeds}]")
+    words: tuple[str, ...] = ("ablate", "--resume", str(folder))
+    if not (folder / "ablation.json").is_file():
+        settings = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
         words = (
-            "ablate", str(_FILES / "ablation.yaml"), *settings, "--folder", str(folder),
+            "ablate", str(_FILES / f"{name}.yaml"), *settings, f"seeds=[{asked.seeds}]",
+            "--folder", str(folder),
         )  # fmt: skip
     _run((*words, *options), lanes[0], fails=True)
 
 
-def _curriculum_and_control(
-    asked: argparse.Namespace, models: Path, lanes: Sequence[Mapping[str, str]]
-) -> None:
-    """Train both for as many updates, at once if there are two lanes."""
-    winner = _json(asked.output / "ablation" / "report.json").get("winner")
-    arm = () if winner else (f"curriculum.arm={_ARM}",)
-    steps = asked.stage_steps
-    stages = {
-        "curriculum": [_stage(name, where, steps) for name, where in _STAGES.items()],
-        "mixed": [_stage("mixed", _ALL, steps * len(_STAGES))],
-    }
-    running = []
-    for number, (name, asked_stages) in enumerate(stages.items()):
-        if (asked.output / name / "report.json").is_file():
-            continue
-        words = (
-            "train", str(_FILES / f"{name}.yaml"), "--folder", str(asked.output / name),
-            f"data.train.path={models}", f"data.held_out.path={models}", *arm,
-            f"curriculum.from={asked.output / 'ablation'}",
-            f"curriculum.stages={json.dumps(asked_stages)}",
-            f"grpo.steps={steps * len(_STAGES)}", "grpo.signal_check=null",
-        )  # fmt: skip
-        environment = os.environ | lanes[number % len(lanes)]
-        running.append(subprocess.Popen([*_CLI, *words], env=environment))
-        if len(lanes) == 1:
-            running[-1].wait()
-    if any(one.wait() for one in running):
-        raise SystemExit("curriculum or control failed")
+def _data(folder: Path) -> dict[str, str]:
+    return {"data.train.path": str(folder), "data.held_out.path": str(folder)}
+
+
+def _settings_of_arm() -> dict[str, Any]:
+    """Return the settings of the arm that curriculum and control take."""
+    found: dict[str, Any] = {}
+    for name, own in _arms().items():
+        found |= own
+        if name == _ARM:
+            break
+    return found
+
+
+def _arms() -> dict[str, dict[str, Any]]:
+    arms: dict[str, dict[str, Any]] = _yaml(_FILES / "ablation.yaml")["arms"]
+    return arms
 
 
 def _stage(name: str, difficulties: Sequence[str], steps: int) -> dict[str, Any]:
@@ -267,13 +285,13 @@ def _stage(name: str, difficulties: Sequence[str], steps: int) -> dict[str, Any]
 def _policies(asked: argparse.Namespace, start: Path) -> list[dict[str, str]]:
     """Return the policies of the study's file, each with its checkpoint: of arms, one seed."""
     seed = asked.seeds.split(",")[0]
-    arms = yaml.safe_load((_FILES / "ablation.yaml").read_text())["arms"]
-    runs = {name: asked.output / "ablation" / f"ablation-{name}-s{seed}" for name in arms}
-    trained = {name: run for name, run in runs.items() if (run / "report.json").is_file()}
-    last = {"mixed": asked.output / "mixed", "curriculum": asked.output / "curriculum"}
-    kinds = dict.fromkeys(trained, "ablation") | {"mixed": "other", "curriculum": "curriculum"}
+    runs = {name: asked.output / "ablation" / f"ablation-{name}-s{seed}" for name in _arms()}
+    runs |= {name: asked.output / "curricula" / f"curricula-{name}-s{seed}" for name in _CURRICULA}
+    kinds = dict.fromkeys(runs, "ablation") | _CURRICULA
     found = [{"name": "SFT", "kind": "start", "checkpoint": str(start)}]
-    for name, run in (trained | last).items():
+    for name, run in runs.items():
+        if not (run / "report.json").is_file():
+            continue  # an arm without effect is not trained
         checkpoint = str(run / "models" / "grpo")
         found.append({"name": name, "kind": kinds[name], "run": str(run), "checkpoint": checkpoint})
     return [one | {"evaluation": str(asked.output / "evaluation" / one["name"])} for one in found]
@@ -300,14 +318,13 @@ def _evaluate_all(
 
 
 def _evaluate(asked: argparse.Namespace, models: Path, policy: Mapping[str, str]) -> None:
-    """Serve a policy without the card and let it play; the start's tells of trivial ones too."""
+    """Serve a policy and let it play; the start's evaluation has the trivial policies too."""
     folder = Path(policy["evaluation"])
     if (folder / "evaluation.json").is_file():
         return
     few = () if asked.max_samples is None else ("--max-samples", str(asked.max_samples))
     trivial = "--baselines" if policy["kind"] == "start" else "--no-baselines"
-    served = {"ASSAY_INFERENCE_MODEL": policy["checkpoint"]}
-    settings = _NO_CARD | _FEW_THREADS | _roots(asked) | served
+    settings = _services(asked) | {"ASSAY_INFERENCE_MODEL": policy["checkpoint"]}
     home = asked.output / "services-evaluation" / policy["name"]
     with running_services(home, num_workers=0, services=("inference",), settings=settings) as mesh:
         words = (
@@ -319,7 +336,7 @@ def _evaluate(asked: argparse.Namespace, models: Path, policy: Mapping[str, str]
 
 def _study(asked: argparse.Namespace, policies: Sequence[Mapping[str, str]]) -> None:
     """Write the report of the study by the goals of its file, and with the policies there are."""
-    file = yaml.safe_load((_FILES / "report.yaml").read_text())
+    file = _yaml(_FILES / "report.yaml")
     kept = ("name", "kind", "evaluation", "run")
     file["policies"] = [{key: one[key] for key in kept if key in one} for one in policies]
     path = asked.output / "report.yaml"
@@ -335,6 +352,10 @@ def _evaluated(asked: argparse.Namespace, policies: Sequence[Mapping[str, str]])
 
 def _json(path: Path) -> Any:
     return json.loads(path.read_text())
+
+
+def _yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
 
 
 if __name__ == "__main__":

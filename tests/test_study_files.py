@@ -8,7 +8,12 @@ import pytest
 
 from assay_reward.or_debug.study.study_file import StudyFile
 from assay_shared.settings.run_file import load_config
-from assay_trainer.ablation.arms import read_ablation
+from assay_trainer.ablation.arms import (
+    arm_config,
+    changed_fields,
+    read_ablation,
+    start_config,
+)
 from assay_trainer.config import RunConfig
 from assay_trainer.curriculum.winner import AblationWinner, load_run
 from assay_trainer.inert_rules import inert_switches
@@ -58,6 +63,23 @@ def test_the_ablation_has_five_cumulative_arms_whose_switches_can_act() -> None:
     assert inert_switches(base) == []
     assert base.grpo is not None
     assert base.grpo.steps * base.grpo.groups_per_step == 2 * 160, "two epochs"
+
+
+def test_curriculum_and_control_are_arms_with_as_many_updates(home: Path) -> None:
+    plan = read_ablation(
+        FILES / "curricula.yaml", ('overrides={"curriculum.arm": "run_4_token_loss"}',)
+    )
+    mixed, staged = (arm_config(plan, arm, 1, None) for arm in plan.arms)
+    assert changed_fields(mixed, staged).keys() == {"curriculum.stages"}
+    assert start_config(plan).policy.folder == Path("runs/or_phase4/ablation/start")
+    for one in (mixed, staged):
+        assert one.grpo is not None
+        assert one.grpo.replace_flat
+        assert one.curriculum is not None
+        assert sum(stage.steps or 0 for stage in one.curriculum.stages) == one.grpo.steps
+    assert staged.curriculum is not None
+    assert [one.name for one in staged.curriculum.stages] == list(STAGES)
+    shutil.rmtree(home / "runs")
 
 
 @pytest.mark.parametrize("arm", ["run_0_baseline", "run_4_token_loss"])

@@ -12,6 +12,7 @@ from assay_shared.settings.run_file import load_config, parse_config, read_yaml,
 from assay_trainer.ablation.ablation_config import CHANGEABLE, AblationConfig, Overrides
 from assay_trainer.ablation.metrics import check_metrics
 from assay_trainer.config import EvaluationConfig, RunConfig
+from assay_trainer.curriculum.winner import with_winner
 from assay_trainer.objective.losses.table import LOSSES
 
 #: The tier that measures the start and every arm.
@@ -58,7 +59,7 @@ def read_ablation(file: Path, changes: tuple[str, ...] = ()) -> AblationPlan:
 
 def make_plan(config: AblationConfig, values: Mapping[str, Any]) -> AblationPlan:
     """Return the plan of an ablation over the values of a run file; see `read_ablation`."""
-    changed = with_overrides(values, config.overrides)
+    changed = with_winner(with_overrides(values, config.overrides))
     base = parse_config(RunConfig, changed, source="the base")
     if base.grpo is None:
         raise ConfigError("the arms of an ablation train by GRPO", field="grpo")

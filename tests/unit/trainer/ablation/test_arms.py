@@ -17,6 +17,7 @@ from assay_trainer.ablation.arms import (
     start_config,
 )
 from assay_trainer.inert_rules import inert_switches
+from tests.unit.trainer.curriculum.test_winner import OVERRIDES, ablation
 
 RUN: dict[str, Any] = {
     "policy": {"new": {}},
@@ -67,6 +68,22 @@ def test_the_start_is_the_base_before_grpo_and_an_arm_begins_with_its_weights(
     arm = arm_config(plan, plan.arms[0], 7, Path("/start"))
     assert (arm.policy.folder, arm.seed, arm.sft) == (Path("/start"), 7, None)
     assert arm.data.train == start.data.train
+
+
+def test_the_base_may_have_the_winner_of_another_ablation(tmp_path: Path) -> None:
+    """Arms then begin with its start and its settings, which an arm may change."""
+    stage = {"name": "all", "steps": 4}
+    run = {"data": RUN["data"], "grpo": {"steps": 4}}
+    run["curriculum"] = {"from": str(ablation(tmp_path)), "stages": [stage]}
+    arms = {"won": {}, "narrow": {"grpo.clip_high": 0.25}}
+    plan = read(tmp_path, base=None, run=run, arms=arms)
+    assert start_config(plan).policy.folder == tmp_path / "start"
+    won, narrow = (arm_config(plan, one, 1, None) for one in plan.arms)
+    assert won.grpo is not None
+    assert won.grpo.clip_high == OVERRIDES["grpo.clip_high"]
+    assert changed_fields(won, narrow) == {"grpo.clip_high": (0.3, 0.25)}
+    other = read(tmp_path, base=None, run=run, arms=arms, overrides={"curriculum.arm": "baseline"})
+    assert arm_config(other, other.arms[0], 1, None).grpo.kl_weight == 0.001
 
 
 def test_the_dropout_of_sft_is_the_starts_alone(tmp_path: Path) -> None:
