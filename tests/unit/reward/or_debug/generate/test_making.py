@@ -3,12 +3,15 @@ from itertools import pairwise
 
 import pytest
 
+from assay_reward.or_debug.generate import validation
 from assay_reward.or_debug.generate.cells import CellPlan
+from assay_reward.or_debug.generate.making import make
 from assay_reward.or_debug.generate.validation import confirmed
 from assay_reward.or_debug.models.iis import is_irreducible
 from assay_reward.or_debug.models.instance import DropRow, Instance, SetColumn, SetRow
 from assay_reward.or_debug.models.solver import is_feasible, solve
-from tests.support.or_debug.made import GRID, NUMBERS, made
+from assay_shared.errors import DatasetError
+from tests.support.or_debug.made import GRID, NUMBERS, SEED, made
 
 LIMIT_S = 30.0
 
@@ -122,3 +125,10 @@ def test_difficulty_grows() -> None:
         ]
         for easier, harder in pairwise(sizes):
             assert all(a < b for a, b in zip(max(easier), min(harder), strict=True))
+
+
+def test_a_model_that_takes_a_solver_too_long_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "LIMIT_S", 1e-9)
+    with pytest.raises(DatasetError, match=r"; 2 times: a solver took too long$") as refused:
+        make(SEED, GRID[0], 0, max_attempts=2)
+    assert refused.value.field == GRID[0].name
