@@ -139,19 +139,23 @@ def _check_same(options: Mapping[str, Mapping[str, JsonValue]], start: str) -> N
 def read_training(folder: Path) -> TrainingFacts:
     """Return the meters of a training run; a step that was repeated counts once.
 
+    A run without a step has none: GRPO ends early where no group has signal.
+
     Raises:
         NotFound: the folder is not a run.
-        DatasetError: the run has no steps of GRPO.
+        DatasetError: the run has no GRPO.
     """
     steps: dict[int, dict[str, Any]] = {}
+    has_grpo = False
     for event in RunFolder.open(folder).read_events():
+        has_grpo |= event.kind == "stage_started" and event.data.get("stage") == "grpo"
         if event.kind == "resumed" and event.data.get("stage") == "grpo":
             last = int(str(event.data["step"]))
             steps = {number: step for number, step in steps.items() if number <= last}
         if event.kind == "step":
             steps[int(str(event.data["step"]))] = dict(event.data)
-    if not steps:
-        raise DatasetError("the run has no steps of GRPO", field=str(folder))
+    if not steps and not has_grpo:
+        raise DatasetError("the run has no GRPO", field=str(folder))
     ordered = [steps[number] for number in sorted(steps)]
     return TrainingFacts(
         num_steps=len(ordered),

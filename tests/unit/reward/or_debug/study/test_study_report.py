@@ -12,6 +12,7 @@ from assay_reward.or_debug.dataset.tasks import save
 from assay_reward.or_debug.evaluate.run import EvaluationRun, run
 from assay_reward.or_debug.study.loading import read_training
 from assay_shared.cli import main
+from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import RunFolder
 from assay_shared.types import Role
 from tests.support.or_debug.planted import INSTANCE, make_or_task
@@ -163,6 +164,25 @@ def test_repeated_steps_count_once_and_a_fall_is_found(tmp_path: Path) -> None:
     assert found.num_steps == 12
     assert found.reward_variances == (0.5,) * 6 + (0.1,) * 6
     assert found.largest_fall == pytest.approx(0.4), "from 0.4 over five steps to 0"
+
+
+def test_a_run_whose_groups_had_no_signal_has_no_steps_and_is_reported(
+    evaluated: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(make_run(tmp_path / "run", []))
+    with pytest.raises(DatasetError, match="the run has no GRPO"):
+        read_training(run.path)
+    run.record("stage_started", stage="grpo")
+    run.record("grpo_ended_early", message="all rewards are equal")
+    policies = [
+        {"name": "SFT", "kind": "start", "evaluation": str(evaluated / "start")},
+        {"name": "flat", "evaluation": str(evaluated / "final"), "run": str(run.path)},
+    ]
+    goal = {"metric": "reward_variance", "at_least": 0.5}
+    assert report(evaluated, tmp_path, policies=policies, final="flat", goals=[goal]) == 0
+    (found,) = json.loads((tmp_path / "out" / "study.json").read_text())["goals"]
+    assert (found["found"], found["verdict"]) == (None, "INCONCLUSIVE")
+    assert "| flat | 0 |  | 0 of 0 |  |  |" in (tmp_path / "out" / "study.md").read_text()
 
 
 def test_names_of_any_characters_are_shown_as_they_are(evaluated: Path, tmp_path: Path) -> None:
