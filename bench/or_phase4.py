@@ -4,8 +4,8 @@
     python -m bench.or_phase4 OUT --lanes 1 --per-cell 20 --medium 40 --sft-steps 20 --steps 1
 
 Files of configs/or_phase4; the arms have their own models of type D, medium, and the
-demonstrations theirs with --lessons. A lane is a set of services with its own cores; engines and
-updates share a card if there is one. Half the lanes run the arms, the others a curriculum and its
+demonstrations theirs with --lessons. A lane is a set of services with its own cores, and engines on
+them; updates take the cards, if there are any, in turn. Half the lanes run the arms, the others a curriculum and its
 control. Parts that OUT holds already are not done again. OUT/rows.json has the seconds of each
 part, the reports of both ablations, and the study's goals. Needs Linux (core affinity).
 """
@@ -23,6 +23,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import torch
 import yaml
 
 from assay_shared.local.launcher import running_services
@@ -30,8 +31,8 @@ from assay_shared.local.launcher import running_services
 _FILES = Path("configs/or_phase4")
 _CLI = (sys.executable, "-m", "assay_shared.cli")
 _FEW_THREADS = {"OMP_NUM_THREADS": "2"}
-#: Of an engine's cache: all lanes share a card. ASSAY_INFERENCE_DEVICE=cpu keeps engines off it.
-_CACHE = {"ASSAY_INFERENCE_CACHE_BYTES": str(3 * 2**30)}
+#: Eight engines that shared a card took 7 to 20 s for the samples of a step; a core or two, 4 to 9 s.
+_NO_CARD = {"ASSAY_INFERENCE_DEVICE": "cpu"}
 #: The arm whose settings curriculum and control take.
 _ARM = "run_1_no_kl"
 _STAGES = {
@@ -178,12 +179,19 @@ def _lane(stack: ExitStack, asked: argparse.Namespace, number: int) -> dict[str,
     home = asked.output / f"services-{number}"
     with _on_share(asked, number):
         mesh = stack.enter_context(running_services(home, num_workers=2, settings=_services(asked)))
-    return mesh.environment | {"ASSAY_RUNS": str(asked.output)}
+    return mesh.environment | {"ASSAY_RUNS": str(asked.output)} | _card(number)
+
+
+def _card(number: int) -> dict[str, str]:
+    """Return the card of a lane's trainer, as lanes take the visible cards in turn."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    cards = given.split(",") if given else list(map(str, range(torch.cuda.device_count())))
+    return {"CUDA_VISIBLE_DEVICES": cards[number % len(cards)]} if cards else {}
 
 
 def _services(asked: argparse.Namespace) -> dict[str, str]:
     """Return the settings of services; inference may read the weights of all runs of the study."""
-    return _FEW_THREADS | _CACHE | {"ASSAY_INFERENCE_WEIGHT_ROOTS": str(asked.output)}
+    return _FEW_THREADS | _NO_CARD | {"ASSAY_INFERENCE_WEIGHT_ROOTS": str(asked.output)}
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """An ablation from its start to its report. What is done already is not done again.
 
 start -> first arm, all seeds -> controls -> for each arm: decomposition, all seeds -> report
+
+With more lanes than seeds, all further arms are trained together, before their decompositions.
 """
 
 import subprocess
@@ -49,7 +51,7 @@ class AblationRun:
 
 
 def run_ablation(run: AblationRun) -> list[AblationArm]:
-    """Finish all runs and decompositions; return the arms that were trained, in order.
+    """Finish all runs and decompositions; return the arms to compare, in order.
 
     Raises:
         Stopped: a stop was requested.
@@ -61,6 +63,8 @@ def run_ablation(run: AblationRun) -> list[AblationArm]:
     _train(run, first)
     controls = _controls(run, first)
     run.record("controls", work=controls.work, found=sum(one.is_found for one in controls.controls))
+    if len(run.lanes) > len(run.plan.config.seeds):
+        _train(run, *others)  # else lanes stand idle
     trained = [first]
     for arm in others:
         found = _decomposition(run, arm, previous_trained(run.plan, arm, trained))
@@ -98,13 +102,14 @@ def start_weights(folder: AblationFolder) -> Path:
     return next(models / name for name in ("dpo", "sft", "initial") if (models / name).is_dir())
 
 
-def _train(run: AblationRun, arm: AblationArm) -> None:
+def _train(run: AblationRun, *arms: AblationArm) -> None:
     start = start_weights(run.folder).resolve()
     orders = [
         RunOrder(run.folder.run(arm.name, seed), arm_config(run.plan, arm, seed, start))
+        for arm in arms
         for seed in run.plan.config.seeds
     ]
-    _finish(run, f"arm {arm.name}", orders)
+    _finish(run, "arm " + ", ".join(arm.name for arm in arms), orders)
 
 
 def _finish(run: AblationRun, stage: str, orders: Sequence[RunOrder]) -> None:
