@@ -4,10 +4,11 @@
     python -m bench.or_phase4 OUT --lanes 1 --per-cell 20 --medium 40 --sft-steps 20 --steps 1
 
 Files of configs/or_phase4; the arms have their own models of type D, medium, and the
-demonstrations theirs with --lessons. A lane is a set of services with its own cores, and engines on
-them; updates take the cards, if there are any, in turn. Half the lanes run the arms, the others a curriculum and its
-control. Parts that OUT holds already are not done again. OUT/rows.json has the seconds of each
-part, the reports of both ablations, and the study's goals. Needs Linux (core affinity).
+demonstrations theirs with --lessons. A lane is a set of services with its own cores, engines too;
+updates take the cards, if there are any, in turn. Half the lanes run the arms, the others a
+curriculum and its control. Parts that OUT holds already are not done again. OUT/rows.json has the
+seconds of each part, the reports of both ablations, and the study's goals. Needs Linux (core
+affinity).
 """
 
 import argparse
@@ -31,7 +32,7 @@ from assay_shared.local.launcher import running_services
 _FILES = Path("configs/or_phase4")
 _CLI = (sys.executable, "-m", "assay_shared.cli")
 _FEW_THREADS = {"OMP_NUM_THREADS": "2"}
-#: Eight engines that shared a card took 7 to 20 s for the samples of a step; a core or two, 4 to 9 s.
+#: Samples of a step took 4 to 9 s on some cores, and 7 to 20 s where eight engines shared a card.
 _NO_CARD = {"ASSAY_INFERENCE_DEVICE": "cpu"}
 #: The arm whose settings curriculum and control take.
 _ARM = "run_1_no_kl"
