@@ -249,7 +249,7 @@ def _ablate(
     changes: Mapping[str, Any],
     lanes: Sequence[Mapping[str, str]],
 ) -> None:
-    """Run an ablation of configs/or_phase4, or go on with it."""
+    """Run an ablation of configs/or_phase4, or resume it."""
     folder: Path = asked.output / name
     if (folder / "report.json").is_file():
         return
