@@ -70,27 +70,57 @@ def _funnel(measured: Sequence[MeasuredPoint]) -> bytes:
 
 
 def _gates(gates: Sequence[tuple[str, GateResult]]) -> bytes:
-    """Draw each gate's number with its interval, in the colour of its verdict."""
-    figure, ax = _figure(0.8 + 0.36 * len(gates))
+    """Draw each gate's number with its interval, in the colour of its verdict.
+
+    Numbers from 0 to 1 have an axis; numbers beyond, such as counts and seconds, another one.
+    """
+    shares = [one for one in gates if _is_share(one[1])]
+    others = [one for one in gates if not _is_share(one[1])]
+    parts = [part for part in (shares, others) if part]
+    figure, axes = plt.subplots(
+        len(parts),
+        figsize=(_WIDTH, 0.8 * len(parts) + 0.36 * len(gates)),
+        height_ratios=[len(part) for part in parts],
+        layout="constrained",
+        squeeze=False,
+    )
+    for ax, part in zip(axes[:, 0], parts, strict=True):
+        _draw_gates(ax, part)
+        values = [abs(one.value or 0.0) for _, one in part]
+        if part is shares:
+            ax.set_xlim(0, 1)
+        elif max(values) > 20 * max(min(values), 1e-9):
+            ax.set_xscale("symlog", linthresh=1.0)
+            ax.xaxis.set_major_formatter("{x:g}")
+        if all(
+            value >= 0 for _, one in part for value in (one.value, one.low) if value is not None
+        ):
+            ax.set_xlim(left=0)
+    return _png(figure)
+
+
+def _is_share(gate: GateResult) -> bool:
+    values = (gate.value, gate.low, gate.high)
+    return all(0 <= one <= 1 for one in values if one is not None)
+
+
+def _draw_gates(ax: Axes, gates: Sequence[tuple[str, GateResult]]) -> None:
     for row, (_, gate) in enumerate(gates):
         assert gate.value is not None
         low = gate.value if gate.low is None else gate.low
         high = gate.value if gate.high is None else gate.high
-        ax.plot([low, high], [row, row], color=_VERDICTS[gate.verdict], linewidth=2.5)
-        ax.plot([gate.value], [row], "o", color=_VERDICTS[gate.verdict])
+        colour = _VERDICTS[gate.verdict]
+        ax.plot([low, high], [row, row], color=colour, linewidth=2.5, clip_on=False)
+        ax.plot([gate.value], [row], "o", color=colour, clip_on=False)
         ax.annotate(
-            f"{gate.verdict}: {gate.bound}", (1.01, row), xycoords=("axes fraction", "data"),
+            f"{gate.verdict}: {gate.bound}", (1.02, row), xycoords=("axes fraction", "data"),
             fontsize=8, va="center",
         )  # fmt: skip
     names = [" ".join(part for part in (name, one.set, one.metric) if part) for name, one in gates]
     ax.set_yticks(range(len(gates)), names, fontsize=8)
     ax.set_ylim(len(gates) - 0.5, -0.5)
-    values = [abs(one.value or 0.0) for _, one in gates]
-    if max(values) > 20 * max(min(values), 1e-9):
-        ax.set_xscale("symlog", linthresh=1.0)
-        ax.xaxis.set_major_formatter("{x:g}")
     ax.grid(axis="x", color=_FAINT, linewidth=0.5)
-    return _png(figure)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _costs(costs: Sequence[tuple[str, float, float]]) -> bytes:
