@@ -121,3 +121,21 @@ def test_the_base_and_the_sets_of_an_ablation_are_looked_up(
     with pytest.raises(NotFound, match=told) as refused:
         plan_pipeline(ordered(tmp_path, stages), as_json=False)
     assert refused.value.field == "stages.a.file"
+
+
+@pytest.mark.parametrize(
+    ("runs", "transfer", "is_told"),
+    [("runs", "folder", True), (".", "folder", False), ("runs", "direct", False)],
+)
+def test_a_folder_that_inference_may_not_read_weights_from_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    runs: str,
+    transfer: str,
+    is_told: bool,
+) -> None:
+    monkeypatch.setenv("ASSAY_RUNS", runs)
+    monkeypatch.setenv("ASSAY_WEIGHT_TRANSFER", transfer)
+    plan_pipeline(ordered(tmp_path, {"t": train()}), as_json=False)
+    assert ("is outside of ASSAY_RUNS (runs)" in capsys.readouterr().out) is is_told
