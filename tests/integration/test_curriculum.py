@@ -62,7 +62,7 @@ def stages_of(folder: Path) -> dict[int, str | None]:
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param(2, marks=pytest.mark.nightly, id="in a stage of so many steps"),
+        pytest.param(2, marks=pytest.mark.nightly, id="in a stage with a fixed number of steps"),
         pytest.param(5, id="in a stage that ends by its pass rate"),
     ],
 )
