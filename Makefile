@@ -44,12 +44,16 @@ test: $(STAMP)  ## run the quick tests, and the tests of every promise
 	$(VENV)/bin/pytest -n 2 --dist loadscope -q -m "promise or not slow" tests/unit tests/contract tests/test_*.py \
 		tests/security/test_reward_hacking.py tests/integration/test_grpo_in_one_file.py
 
-# What measures latency, kills services or attacks a sandbox has the machine for itself. Before that,
-# two processes share the cores: threads of torch would wait for each other.
+# What measures latency or attacks a sandbox has the machine for itself. Before that, two processes
+# share the cores, and the long integration tests begin first: threads of torch would wait for each other.
+ALONE := $(patsubst %,tests/unit/sandbox/test_sandbox%.py,_limits _losses _memory _patience _sleepers) \
+	tests/unit/sandbox/test_sandbox.py tests/load tests/security/test_abuse.py tests/security/test_without_root.py
+
 test-all: $(STAMP) $(LM_EVAL)  ## run all tests: kills, soaks, every isolation level, containers
-	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n 2 --dist loadscope --durations=25 --ignore-glob 'tests/unit/sandbox/test_*' tests/unit tests/contract \
-		tests/deploy tests/engines tests/test_*.py; first=$$?; \
-		$(VENV)/bin/pytest --durations=25 tests/unit/sandbox/test_*.py tests/integration tests/load tests/security && exit $$first
+	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder --durations=25 \
+		$(ALONE:%=--ignore=%) tests/integration tests/contract tests/unit tests/deploy tests/engines \
+		tests/security tests/test_*.py; first=$$?; \
+		$(VENV)/bin/pytest --durations=25 $(ALONE) && exit $$first
 
 # ASSAY_DATA names the folder with the data sets. What each writes stays in nightly/.
 nightly: $(STAMP) $(EVALPLUS)  ## hours: every corpus both ways, 100,000 hostile programs, an hour of soak

@@ -23,7 +23,7 @@ from assay_shared.local.launcher import Launcher, running_services
 from assay_shared.runs.run_folder import Event, RunFolder
 from tests.conftest import wait_until
 from tests.support.executor_model import ExecutorModel, Skill
-from tests.support.runs import SFT_ONLY
+from tests.support.runs import LOOKUP_SFT
 from tests.support.upstream import says, verdict
 
 _ANSWER = re.compile(r"<reference>\n(.*?)\n</reference>.*<answer>\n(.*?)\n</answer>", re.DOTALL)
@@ -173,9 +173,9 @@ def demo_file() -> str:
 
 @pytest.fixture(scope="session")
 def warm(assay: Assay, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    """Return overrides to start a run from a policy able to do some tasks, without SFT."""
+    """Return overrides to start a run from a policy able to do some lookups, without SFT."""
     folder = tmp_path_factory.mktemp("warm") / "run"
-    assay.run("train", demo_file(), *SFT_ONLY, "--folder", str(folder))
+    assay.run("train", demo_file(), *LOOKUP_SFT, "--folder", str(folder))
     return (f"policy={{folder: {folder / 'models' / 'sft'}}}", "sft=null")
 
 

@@ -15,11 +15,11 @@ from assay_trainer.events import StepEvent
 from assay_trainer.rollouts.rollout_log import read_rollouts
 from tests.integration.conftest import Assay, demo_file, wait_for_event
 from tests.support.ranks import environments
-from tests.support.runs import LOOKUP, QUICK
+from tests.support.runs import LOOKUP
 
 #: Long enough steps to be in the middle of one.
 SLOWER = (
-    *(override for override in QUICK if not override.startswith("sft")),
+    *(override for override in LOOKUP if not override.startswith("sft")),
     "grpo.steps=3",
     "grpo.groups_per_step=8",
     "grpo.group_size=8",
@@ -152,7 +152,7 @@ def test_a_stop_between_steps_leaves_a_checkpoint_and_a_word(
     assay: Assay, warm: tuple[str, ...], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    settings = (*warm, *SLOWER, "grpo.checkpoint_every=100")
+    settings = (*warm, *SLOWER, "grpo.steps=30", "grpo.checkpoint_every=100")
     process = assay.start("train", demo_file(), *settings, "--folder", str(folder))
     wait_for_event(folder, "step", step=1)
     process.terminate()
@@ -167,7 +167,7 @@ def test_a_service_that_stays_down_ends_the_run_in_one_line_and_it_resumes(
     assay: Assay, mesh: Launcher, warm: tuple[str, ...], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    settings = (*warm, *SLOWER, "grpo.max_failed_groups=2")
+    settings = (*warm, *SLOWER, "grpo.steps=6", "grpo.max_failed_groups=2")
     process = assay.start("train", demo_file(), *settings, "--folder", str(folder))
     wait_for_event(folder, "step", step=1)
     mesh.stop_part("reward")

@@ -23,10 +23,10 @@ SMALL, QUICK = (
 )
 #: Twenty kills: the stage in which each comes, and the most seconds after its start.
 KILLS = (
-    *(("held_out", 1), ("base", 20), ("base", 30), ("verify", 8), ("before", 4), ("sft", 20)),
-    *(("sft", 40), ("sft", 60), ("after_sft", 4), ("samples", 4), ("pairs", 2), ("pairs_check", 2)),
-    *(("dpo", 15), ("rejection", 2), ("accepted_sft", 15), ("grpo", 20), ("grpo", 30)),
-    *(("after_grpo", 4), ("compare", 3), ("handoff", 20)),
+    *(("held_out", 1), ("base", 6), ("base", 8), ("verify", 5), ("before", 3), ("sft", 6)),
+    *(("sft", 9), ("sft", 12), ("after_sft", 3), ("samples", 3), ("pairs", 1), ("pairs_check", 1)),
+    *(("dpo", 5), ("rejection", 1), ("accepted_sft", 5), ("grpo", 5), ("grpo", 7)),
+    *(("after_grpo", 3), ("compare", 2), ("handoff", 15)),
 )
 NUM_STAGES_KILLED = 12
 

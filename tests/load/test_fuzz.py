@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from fastapi.responses import JSONResponse
 from assay_sandbox.load.fuzz import fuzz
 from assay_sandbox.load.fuzz_programs import attack
 from assay_shared.settings.environment import ServiceSettings
-from tests.conftest import Serve
+from tests.conftest import Serve, wait_until
 from tests.support.load_commands import bench
 
 
@@ -39,8 +38,8 @@ def test_a_seed_and_a_number_make_the_same_request_again() -> None:
     assert {attack(3, n).path for n in range(200)} == {"/v1/execute", "/v1/test", "/v1/sessions"}
 
 
-def fake(verdict: dict[str, object], status: int) -> FastAPI:
-    """A sandbox with the same answer for every program."""
+def fake(verdict: dict[str, object], status: int, asked: list[str] | None = None) -> FastAPI:
+    """A sandbox with the same answer for every program; `asked` gets the path of each."""
     app = FastAPI()
 
     @app.get("/health")
@@ -53,6 +52,8 @@ def fake(verdict: dict[str, object], status: int) -> FastAPI:
 
     @app.api_route("/{path:path}", methods=["POST", "DELETE"])
     async def judge(path: str, request: Request) -> JSONResponse:
+        if asked is not None:
+            asked.append(path)
         return JSONResponse(verdict, status_code=status)
 
     return app
@@ -85,13 +86,14 @@ def test_a_signal_ends_it_with_the_figures_so_far_even_in_the_background(
     serve: Serve, tmp_path: Path, number: signal.Signals
 ) -> None:
     output = tmp_path / "fuzz.json"
-    url = serve(fake({"status": "sandbox_error"}, 200))
+    asked: list[str] = []
+    url = serve(fake({"status": "sandbox_error"}, 200, asked))
     command = [sys.executable, "-m", "assay_shared.cli", "bench", "fuzz", "--url", url]
     command += ["--programs", "100000", "--failures", str(tmp_path / "failures")]
     # As a shell starts a command that ends with `&`: with SIGINT ignored.
     background = ["env", "--ignore-signal=INT", *command, "--output", str(output)]
     with subprocess.Popen(background, stdout=subprocess.PIPE, text=True) as process:
-        time.sleep(5)
+        wait_until(lambda: len(asked) > 100, "programs")
         process.send_signal(number)
         said, _ = process.communicate(timeout=30)
     facts = json.loads(output.read_text())

@@ -28,6 +28,13 @@ LOOKUP = (
     "grpo.max_groups_per_step=48",
 )
 
+#: A policy that does some lookups and not others, after SFT alone.
+LOOKUP_SFT = (
+    *(override for override in LOOKUP if not override.startswith("grpo")),
+    "data.held_out.num_tasks=1",
+    "grpo=null",
+)
+
 #: The demo's SFT, a little shorter, with half of its layers: some samples of a group are right,
 #: others wrong.
 SFT_ONLY = ("sft.steps=400", "policy.new.num_layers=2", "data.held_out.num_tasks=1", "grpo=null")

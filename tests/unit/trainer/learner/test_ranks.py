@@ -140,7 +140,7 @@ def wait_for_death(policy: Path) -> None:
         sys.exit(3)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_no_rank_waits_for_one_that_has_ended(tmp_path: Path, victim: int) -> None:
     policy = tmp_path / "policy"
     publish_policy(*create_policy(TINY, TEXTS, seed=0), policy)
