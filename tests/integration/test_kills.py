@@ -20,6 +20,7 @@ from tests.support.runs import LOOKUP
 #: Long enough steps to be in the middle of one.
 SLOWER = (
     *(override for override in LOOKUP if not override.startswith("sft")),
+    "data.train.code=0.3",  # answers that the sandbox runs
     "grpo.steps=3",
     "grpo.groups_per_step=8",
     "grpo.group_size=8",
