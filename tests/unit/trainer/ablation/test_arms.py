@@ -83,7 +83,9 @@ def test_the_base_may_have_the_winner_of_another_ablation(tmp_path: Path) -> Non
     assert won.grpo.clip_high == OVERRIDES["grpo.clip_high"]
     assert changed_fields(won, narrow) == {"grpo.clip_high": (0.3, 0.25)}
     other = read(tmp_path, base=None, run=run, arms=arms, overrides={"curriculum.arm": "baseline"})
-    assert arm_config(other, other.arms[0], 1, None).grpo.kl_weight == 0.001
+    baseline = arm_config(other, other.arms[0], 1, None).grpo
+    assert baseline is not None
+    assert baseline.kl_weight == 0.001
 
 
 def test_the_dropout_of_sft_is_the_starts_alone(tmp_path: Path) -> None:

@@ -37,8 +37,16 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def decomposition(_: AblationRun, arm: AblationArm, previous: AblationArm) -> Decomposition:
         done.append(f"{arm.name} against {previous.name}")
-        names = {"arm": arm.name, "previous": previous.name, "run": "", "reason": ""}
-        return Decomposition.model_construct(**names, verdict=VERDICTS[arm.name])
+        return Decomposition(
+            arm=arm.name,
+            previous=previous.name,
+            run="",
+            changed={},
+            batches=[],
+            sampler=None,
+            verdict=VERDICTS[arm.name],
+            reason="",
+        )
 
     monkeypatch.setattr(running, "run_all", run_all)
     monkeypatch.setattr(running, "is_finished", lambda folder: (folder / "models").is_dir())
