@@ -25,21 +25,29 @@ def serve(
 
 @app.command()
 def run(
-    file: Path = typer.Argument(help="The program."),
+    file: Path = typer.Argument(exists=True, dir_okay=False, help="The program."),
     language: str = typer.Option("python", help="Its language."),
     stdin: str = typer.Option("", help="Its standard input."),
 ) -> None:
-    """Run one program here, without the service, and print the result as JSON."""
+    """Run one program here, without the service, and print the result as JSON.
+
+    The exit code is 0 for every result, a failed program's too.
+    """
     import asyncio
 
     from prometheus_client import CollectorRegistry
 
     from assay_sandbox.sandbox import LocalSandbox
     from assay_sandbox.settings import SandboxSettings
+    from assay_shared.errors import InvalidInput
     from assay_shared.settings.environment import read_settings
     from assay_shared.types import ExecutionRequest, ExecutionResult
 
-    request = ExecutionRequest(code=file.read_text(), language=language, stdin=stdin)
+    try:
+        code = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{file} is not UTF-8: byte {error.start}", field="FILE") from None
+    request = ExecutionRequest(code=code, language=language, stdin=stdin)
 
     async def run_once() -> ExecutionResult:
         sandbox = LocalSandbox(read_settings(SandboxSettings), CollectorRegistry())

@@ -80,6 +80,7 @@ def create_service(
         app.add_middleware(CancelOnDisconnect)
     keys = settings.accepted_keys(name)
     has_keys = bool(keys) or settings.client_tokens_file is not None
+    app.state.has_keys = has_keys
     if has_keys:
         ring = KeyRing(keys, OWN, settings.client_tokens_file)
         app.add_middleware(

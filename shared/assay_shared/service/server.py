@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from types import FrameType
 
 import uvicorn
@@ -94,6 +95,8 @@ def run_service(
     for listener in listeners:
         host, port = listener.getsockname()[:2]
         _log.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+        if not app.state.has_keys:
+            warn_of_everyone(name, host)
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -114,6 +117,12 @@ def run_service(
     gc.set_threshold(*_GC_THRESHOLDS)
     _Server(config, app.state.on_stop, limits).run(sockets=listeners)
     end_tracing()
+
+
+def warn_of_everyone(name: str, host: str) -> None:
+    """Warn of a service without a token that other machines reach."""
+    if not ip_address(host).is_loopback:
+        _log.warning("%s answers everyone who reaches it: set ASSAY_TOKEN", name)
 
 
 class _Server(uvicorn.Server):

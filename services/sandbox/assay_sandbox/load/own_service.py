@@ -17,6 +17,7 @@ from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_shared.service.server import bind
 
 _START_TIMEOUT_S = 60.0
+_TOKENS = "ASSAY_CLIENT_TOKENS"
 _STOP_GRACE_S = 30.0
 _REBUILDS = re.compile(r"^assay_sandbox_slot_rebuilds_total (\S+)", re.MULTILINE)
 
@@ -36,14 +37,23 @@ def service_folders() -> Iterator[tuple[Path, Path]]:
 async def own_service(
     log: Path, temporary: Path, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[tuple[str, Footprint]]:
-    """Start a sandbox as its own process; yield its address and its footprint."""
+    """Start a sandbox as its own process; yield its address and its footprint.
+
+    Client tokens in `environment` replace those of this process, a file of them too.
+    """
+    own = environment or {}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if _TOKENS not in own or not name.startswith(_TOKENS)
+    }
     listener = bind("127.0.0.1", 0)
     command = (sys.executable, "-m", "assay_shared.cli", "sandbox", "serve", "--fd")
     with listener:
         process = spawn(
             [*command, str(listener.fileno())],
             log=log,
-            environment={**os.environ, **(environment or {}), "TMPDIR": str(temporary)},
+            environment={**inherited, **own, "TMPDIR": str(temporary)},
             pass_fds=(listener.fileno(),),
         )
         url = "http://{}:{}".format(*listener.getsockname())

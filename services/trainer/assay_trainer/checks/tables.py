@@ -10,7 +10,7 @@ from assay_trainer.checks.baselines import BaselineEarnings
 from assay_trainer.checks.rewards import KINDS, Check, RewardFinding, Validation
 
 _SHOWN = 5
-_MAX_TEXT = 60
+_MAX_TEXT = 200
 
 
 def show_validation(validation: Validation, console: Console) -> None:

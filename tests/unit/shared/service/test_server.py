@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 import pytest
 
 from assay_shared.errors import ConfigError
-from assay_shared.service.server import Address
+from assay_shared.service.server import Address, warn_of_everyone
 
 
 def test_a_service_listens_at_each_host_that_is_named_and_at_no_other() -> None:
@@ -79,3 +79,13 @@ def test_no_listener_is_left_where_one_of_them_fails() -> None:
         with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.2 is in use"):
             Address("127.0.0.1,127.0.0.2", port).listeners()
         assert not reached("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_told"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)]
+)
+def test_a_service_without_a_token_says_that_it_answers_everyone(
+    caplog: pytest.LogCaptureFixture, host: str, is_told: bool
+) -> None:
+    warn_of_everyone("sandbox", host)
+    assert ("sandbox answers everyone" in caplog.text) is is_told
