@@ -15,6 +15,8 @@ START = "start"
 _RESERVED = (START, "trivial")
 #: Sections of a run file that an arm may change.
 CHANGEABLE = ("grpo", "curriculum")
+#: But these: they are read once, for all arms.
+_OF_THE_BASE = ("curriculum.from", "curriculum.arm", "curriculum.winner")
 
 ArmName = Annotated[str, Field(pattern=_SHORT_NAME)]
 Overrides = dict[str, JsonValue]
@@ -28,6 +30,14 @@ def _may_be_changed(overrides: Overrides) -> Overrides:
                 f"{key} cannot differ between arms: an arm changes how it learns "
                 f"({' and '.join(CHANGEABLE)}), never what is measured or where it starts"
             )
+        value = overrides[key]
+        within = [f"{key}.{name}" for name in value] if isinstance(value, dict) else []
+        for one in (key, *within):
+            if one in _OF_THE_BASE:
+                raise ValueError(
+                    f"{one} cannot differ between arms: the base takes the winner and its start; "
+                    "name the settings that differ, such as grpo.clip_high"
+                )
     return overrides
 
 

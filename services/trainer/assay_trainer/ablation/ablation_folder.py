@@ -12,6 +12,7 @@ report.md, report.json, report.html, winner.yaml
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ class AblationFolder:
                 mode="json", exclude_unset=True, exclude={"base", "run"}
             ),
             "base": jsonable(plan.values),
+            "runs": path.name[:60],
         }
         write_json(folder.path / _FILE, values | provenance())
         return folder
@@ -71,10 +73,15 @@ class AblationFolder:
 
     @property
     def start(self) -> Path:
-        return self.path / f"{self.path.name[:60]}-start"
+        return self.path / f"{self._runs}-start"
 
     def run(self, arm: str, seed: int) -> Path:
-        return self.path / f"{self.path.name[:60]}-{arm}-s{seed}"
+        return self.path / f"{self._runs}-{arm}-s{seed}"
+
+    @cached_property
+    def _runs(self) -> str:
+        """The first name of all runs: the folder's at first, also after it was moved or copied."""
+        return str(json.loads((self.path / _FILE).read_text())["runs"])
 
     @property
     def controls(self) -> Path:

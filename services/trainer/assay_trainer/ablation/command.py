@@ -54,10 +54,12 @@ def ablate(
         from assay_trainer.ablation.plan_rules import read_checked
         from assay_trainer.ablation.plan_view import show_plan
 
+        _lanes(lane, settings)
         show_plan(read_checked(file, tuple(changes or ()), needs_files=False), Console())
     else:
+        lanes = _lanes(lane, settings)
         opened = _begun(file, tuple(changes or ()), folder, settings) if file else _opened(resume)
-        if not _run(opened, settings, lane or [], console):
+        if not _run(opened, settings, lanes, console):
             raise typer.Exit(1)
 
 
@@ -93,8 +95,20 @@ def _opened(resume: Path | None) -> "AblationFolder":
     return AblationFolder.open(resume)
 
 
+def _lanes(files: list[Path] | None, settings: "ServiceSettings") -> list[dict[str, str]]:
+    """Return the variables of each lane; without a file, one lane has those of the environment."""
+    from assay_trainer.ablation.runs import check_lanes, read_lane
+
+    found = [read_lane(one) for one in files or []] or [{}]
+    check_lanes(found, settings.inference_url)
+    return found
+
+
 def _run(
-    folder: "AblationFolder", settings: "ServiceSettings", lanes: list[Path], console: "Console"
+    folder: "AblationFolder",
+    settings: "ServiceSettings",
+    lanes: list[dict[str, str]],
+    console: "Console",
 ) -> bool:
     """Run an ablation to its report; return True if its checks work and no goal is missed."""
     from assay_shared.runs.run_lock import held
@@ -102,17 +116,15 @@ def _run(
     from assay_trainer.ablation.report.making import make_report
     from assay_trainer.ablation.report.terminal import show_report
     from assay_trainer.ablation.running import AblationRun, run_ablation
-    from assay_trainer.ablation.runs import read_lane
     from assay_trainer.endings import ending
     from assay_trainer.stop import Stop
 
     stop = Stop()
     stop.listen()
-    found = [read_lane(one) for one in lanes] or [{}]
     console.print(f"ablation: {folder.path}", highlight=False, soft_wrap=True)
     with held(folder.path) as owner, AblationView(console) as view:
         run = AblationRun(
-            folder, folder.plan(), settings, found, stop, view.show, view.show_progress
+            folder, folder.plan(), settings, lanes, stop, view.show, view.show_progress
         )
         with ending(folder.record, str(owner), view.show):
             trained = run_ablation(run)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from assay_shared.errors import InternalFault
+from assay_shared.errors import InternalFault, NotFound
 from assay_shared.runs.run_folder import Event, RunStatus
 from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_shared.settings.environment import ServiceSettings
@@ -97,9 +97,16 @@ START_STAGE = "start"
 
 
 def start_weights(folder: AblationFolder) -> Path:
-    """Return the folder of the start's last weights, which all arms begin with."""
+    """Return the folder of the start's last weights, which all arms begin with.
+
+    Raises:
+        NotFound: the start has no weights.
+    """
     models = folder.start / "models"
-    return next(models / name for name in ("dpo", "sft", "initial") if (models / name).is_dir())
+    for name in ("dpo", "sft", "initial"):
+        if (models / name).is_dir():
+            return models / name
+    raise NotFound(f"{models} has no weights", hint=f"assay ablate --resume {folder.path}")
 
 
 def _train(run: AblationRun, *arms: AblationArm) -> None:
@@ -159,7 +166,7 @@ def _compute(run: AblationRun, kind: str, *names: str) -> None:
     finally:
         end([process], _GRACE_S)
     if process.returncode:
-        last = " ".join(last_lines(log, 1))
+        last = " ".join(last_lines(log, 1)) or f"its process ended with {process.returncode}"
         raise InternalFault(
             f"the gradients of {' and '.join(names)} could not be compared: {last}",
             hint=f"the log is {log}",

@@ -63,6 +63,26 @@ def read_lane(file: Path) -> dict[str, str]:
     return found
 
 
+def check_lanes(lanes: Sequence[Mapping[str, str]], inference_url: str) -> None:
+    """Check that no two lanes publish to the same inference.
+
+    Args:
+        inference_url: of lanes that name none.
+
+    Raises:
+        InvalidInput: two do; names the address.
+    """
+    addresses = [one.get("ASSAY_INFERENCE_URL", inference_url) for one in lanes]
+    named = [one.rstrip("/").lower().replace("//localhost", "//127.0.0.1") for one in addresses]
+    for number, one in enumerate(named):
+        if one in named[:number]:
+            raise InvalidInput(
+                f"two lanes have the inference service {one}: both would publish to it",
+                field="--lane",
+                hint="give each lane its own services, or one --lane less",
+            )
+
+
 def run_all(
     orders: Sequence[RunOrder],
     lanes: Sequence[Mapping[str, str]],

@@ -149,6 +149,8 @@ def test_a_nested_arm_that_lacks_fields_is_told_of_dotted_keys(tmp_path: Path) -
     [
         ({"arms": {"a": {}, "b": {"data.train.num_tasks": 3}}}, "never what is measured"),
         ({"arms": {"a": {}, "b": {"evaluation.max_tokens": 3}}}, "cannot differ between arms"),
+        ({"arms": {"a": {}, "b": {"curriculum.arm": "c"}}}, "curriculum.arm cannot differ"),
+        ({"arms": {"a": {}, "b": {"curriculum": {"from": "c"}}}}, "curriculum.from cannot differ"),
         ({"arms": {"a": {}, "b": {"grpo.clip": 3}}}, "did you mean"),
         ({"arms": {"a": {}}}, "at least 2"),
         ({"arms": {"start": {}, "b": {}}}, "uses it for another row"),

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from assay_shared.errors import InvalidInput
 from assay_shared.runs.run_folder import RunFolder, RunStatus
 from assay_shared.runtime.processes import spawn
-from assay_trainer.ablation.runs import ArmFailed, RunOrder, read_lane, run_all
+from assay_trainer.ablation.runs import ArmFailed, RunOrder, check_lanes, read_lane, run_all
 from assay_trainer.stop import Stop, Stopped
 from tests.unit.trainer.ablation.decomposition.conftest import run_config
 
@@ -104,6 +105,23 @@ def test_a_stop_ends_the_runs_at_work(trained: list[Path], tmp_path: Path) -> No
 
     with pytest.raises(Stopped):
         run_all(orders(tmp_path, "a"), [{"TAKES": "60"}], stop, ask)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "is_refused"),
+    [
+        ([{}], False),
+        ([{}, {"ASSAY_INFERENCE_URL": "http://a:1"}], False),
+        ([{}, {}], True),
+        ([{"ASSAY_INFERENCE_URL": "http://127.0.0.1:8001/"}, {"CUDA_VISIBLE_DEVICES": "1"}], True),
+    ],
+)
+def test_two_lanes_may_not_publish_to_one_inference(
+    lanes: list[dict[str, str]], is_refused: bool
+) -> None:
+    refused = pytest.raises(InvalidInput, match="inference service http://127.0.0.1:8001")
+    with refused if is_refused else nullcontext():
+        check_lanes(lanes, "http://localhost:8001")
 
 
 def test_a_lane_is_a_file_of_variables(tmp_path: Path) -> None:

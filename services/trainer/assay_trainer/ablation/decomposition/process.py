@@ -7,19 +7,20 @@ python -m assay_trainer.ablation.decomposition.process FOLDER arm ARM PREVIOUS S
 import sys
 from pathlib import Path
 
-from assay_shared.runs.run_folder import RunFolder, write_atomically
 from assay_shared.runtime.processes import tie_to_parent
-from assay_shared.telemetry.logs import quiet_transformers, set_up_logging
-from assay_trainer.ablation.ablation_folder import AblationFolder, is_finished
-from assay_trainer.ablation.arms import arm_config
-from assay_trainer.ablation.decomposition.controls import run_controls
-from assay_trainer.ablation.decomposition.decompose import ArmPair, decompose
-from assay_trainer.learner.ranks import joined
 
 
 def main(arguments: list[str]) -> None:
     """Write the file that the arguments ask for."""
-    tie_to_parent()
+    tie_to_parent()  # before imports that take seconds
+    from assay_shared.runs.run_folder import RunFolder, write_atomically
+    from assay_shared.telemetry.logs import quiet_transformers, set_up_logging
+    from assay_trainer.ablation.ablation_folder import AblationFolder, is_finished
+    from assay_trainer.ablation.arms import arm_config
+    from assay_trainer.ablation.decomposition.controls import run_controls
+    from assay_trainer.ablation.decomposition.decompose import ArmPair, decompose
+    from assay_trainer.learner.ranks import joined
+
     set_up_logging("ablate", "ERROR")
     quiet_transformers()
     folder = AblationFolder.open(Path(arguments[0]))

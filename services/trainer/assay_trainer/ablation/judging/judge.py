@@ -166,11 +166,14 @@ def _mean_of_share(arm: MeasuredArm, other: MeasuredArm, key: Key) -> float | No
 
 
 def _detectable(one: _Difference, alpha: float) -> float | None:
-    """Return the smallest difference to be found; None if there can be none as large."""
+    """Return the smallest difference to be found; None if there can be none as large.
+
+    None too if no value differs from any: their spread tells nothing.
+    """
     found = one.found.detectable(alpha)
     mean = one.other_mean
     most = inf if mean is None else max(mean, 1 - mean)
-    return found if isfinite(found) and found <= most else None
+    return found if isfinite(found) and 0 < found <= most else None
 
 
 def _row(one: _Difference, p: float, confidence: float, strictest: float) -> ChangeRow:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from assay_trainer.evaluation.metrics.outcomes import scored
 from assay_trainer.evaluation.records.folder import StoredEvaluation, read_evaluation
 from assay_trainer.rollouts.rollout_log import read_rollouts
 
+_RUBRIC = "training rubric "
 #: By set and metric, each task's value.
 Values = dict[tuple[str, str], dict[str, float]]
 
@@ -92,10 +93,16 @@ def _of_training(run: RunFolder) -> dict[str, str]:
     if config.get("grpo") is None:
         return found
     found["start's weights"] = weights.digest(run.path / "models" / "initial")
-    found["training rubrics"] = " ".join(
-        sorted({one.scorer for one in read_rollouts(run.rollouts)})
-    )
-    return found
+    return found | _rubrics(one.scorer for one in read_rollouts(run.rollouts))
+
+
+def _rubrics(scorers: Iterable[str]) -> dict[str, str]:
+    """Return the digests of each rubric that a run has trained on."""
+    versions: dict[str, set[str]] = {}
+    for scorer in scorers:
+        name, _, digest = scorer.partition("@")
+        versions.setdefault(f"{_RUBRIC}{name}", set()).add(digest)
+    return {name: " ".join(sorted(digests)) for name, digests in versions.items()}
 
 
 def trained_draws(run: RunFolder) -> frozenset[int]:
@@ -116,12 +123,19 @@ def shared_draws(arm: MeasuredArm, other: MeasuredArm) -> float | None:
 
 
 def refused(baseline: MeasuredArm, arm: MeasuredArm) -> list[str]:
-    """Return what differs in an arm from the baseline's first run, and may not."""
-    first = next(iter(baseline.runs.values())).digests
+    """Return what differs in an arm from the baseline, and may not.
+
+    A rubric of one side alone is no difference: groups without signal are not trained on.
+    """
+    known: dict[str, str] = {}
+    for run in baseline.runs.values():
+        known = {**run.digests, **known}
     found: dict[str, None] = {}
     for seed, run in arm.runs.items():
-        for name in sorted({*first, *run.digests}):
-            old, new = first.get(name), run.digests.get(name)
+        for name in sorted({*known, *run.digests}):
+            old, new = known.get(name), run.digests.get(name)
+            if name.startswith(_RUBRIC) and None in (old, new):
+                continue
             if old != new:
                 found[f"{name}: {_short(old)}, not {_short(new)} (seed {seed})"] = None
     return list(found)

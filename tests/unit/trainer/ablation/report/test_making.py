@@ -1,12 +1,14 @@
 """From finished runs to a report: ranking, refusals, no-ops found after training, the winner."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from assay_shared.errors import NotFound
 from assay_shared.runs.run_folder import RunFolder, RunStatus, write_atomically, write_json
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.ablation.ablation_folder import AblationFolder
@@ -14,7 +16,8 @@ from assay_trainer.ablation.arms import AblationPlan, read_ablation
 from assay_trainer.ablation.decomposition.findings import PlantedChanges, SwitchVerdict
 from assay_trainer.ablation.judging.findings import AblationReport, JudgedVerdict
 from assay_trainer.ablation.report.making import make_report, notes_of_equal_metrics
-from assay_trainer.ablation.running import AblationRun, previous_trained
+from assay_trainer.ablation.report.winner import winner_text
+from assay_trainer.ablation.running import AblationRun, previous_trained, start_weights
 from assay_trainer.rollouts.rollout_log import append_rollout
 from assay_trainer.stop import Stop
 from tests.support.evaluations import answers, sampled, write_evaluation
@@ -114,6 +117,37 @@ def test_an_arm_measured_in_another_way_is_refused_by_its_digest(finished: Ablat
     assert "evaluator: rubric of held_out: code@1, not code@2 (seed 3)" in refused.reason
     assert "kl" not in report.ranking
     assert "kl" not in {row.arm for row in report.changes}
+
+
+def test_runs_that_found_signal_under_other_rubrics_are_not_refused(finished: AblationRun) -> None:
+    """A group without signal is not trained on, so which rubrics are is a matter of luck."""
+    rollouts = RunFolder(finished.folder.run("kl", 3)).rollouts
+    lines = [json.loads(line) for line in rollouts.read_text().splitlines()]
+    trained = lines[0]["scorer"]
+
+    def score_with(scorer: str) -> None:
+        rollouts.write_text("".join(json.dumps(one | {"scorer": scorer}) + "\n" for one in lines))
+
+    score_with("qa@1")
+    RunFolder(finished.folder.run("rate", 1)).rollouts.unlink()
+    assert {arm.state for arm in made(finished).arms} == {"COMPARED"}
+    name = trained.partition("@")[0]
+    score_with(f"{name}@another")
+    arms = {arm.name: arm for arm in made(finished).arms}
+    assert arms["kl"].state == "REFUSED"
+    assert f"training rubric {name}: " in arms["kl"].reason
+    assert "not another (seed 3)" in arms["kl"].reason
+
+
+def test_a_moved_folder_has_its_runs_and_its_winner(finished: AblationRun, tmp_path: Path) -> None:
+    made(finished)
+    before = winner_text(finished.folder)
+    moved = AblationFolder.open(finished.folder.path.rename(tmp_path / "elsewhere"))
+    assert moved.run("kl", 3).is_dir()
+    assert winner_text(moved) == before
+    shutil.rmtree(moved.start / "models")
+    with pytest.raises(NotFound, match="has no weights"):
+        start_weights(moved)
 
 
 def test_other_first_weights_are_refused(finished: AblationRun, tmp_path: Path) -> None:
