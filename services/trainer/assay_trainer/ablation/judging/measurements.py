@@ -125,7 +125,7 @@ def shared_draws(arm: MeasuredArm, other: MeasuredArm) -> float | None:
 def refused(baseline: MeasuredArm, arm: MeasuredArm) -> list[str]:
     """Return what differs in an arm from the baseline, and may not.
 
-    A rubric of one side alone is no difference: groups without signal are not trained on.
+    A rubric counts if both trained on it: groups without signal are not trained on.
     """
     known: dict[str, str] = {}
     for run in baseline.runs.values():
