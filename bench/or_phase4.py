@@ -171,7 +171,7 @@ def _sft(asked: argparse.Namespace, models: Path, demonstrations: Path) -> Path:
                 f"data.demonstrations.path={demonstrations}", f"sft.steps={asked.sft_steps}",
             )  # fmt: skip
         with running_services(asked.output / "services-sft", settings=_services(asked)) as mesh:
-            _run(words, mesh.environment)
+            _run(words, mesh.environment | _card(0))
     return folder / "models" / "sft"
 
 
@@ -184,7 +184,7 @@ def _lane(stack: ExitStack, asked: argparse.Namespace, number: int) -> dict[str,
 
 
 def _card(number: int) -> dict[str, str]:
-    """Return the card of a lane's trainer, as lanes take the visible cards in turn."""
+    """Return the card of a trainer; lanes take the visible cards in turn."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     cards = given.split(",") if given else list(map(str, range(torch.cuda.device_count())))
     return {"CUDA_VISIBLE_DEVICES": cards[number % len(cards)]} if cards else {}
