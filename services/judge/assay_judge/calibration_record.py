@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from assay_shared.errors import ConfigError
 
@@ -123,6 +123,8 @@ class JudgeCalibration(Record):
 
     judge: str
     model: str | None
+    #: All settings that decide a verdict (`assay_judge.config.deciding_settings`).
+    settings: dict[str, JsonValue]
     template: str | None
     overall: Agreement
     domains: dict[str, Agreement]
@@ -164,4 +166,9 @@ class Calibration(Record):
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(map(str, first["loc"])) or None
+            if first["type"] == "missing":
+                raise ConfigError(
+                    f"{path} is not a calibration of this version: it has no {name}",
+                    hint="calibrate again",
+                ) from None
             raise ConfigError(f"{path} is not a calibration: {first['msg']}", field=name) from None

@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
+from pydantic import JsonValue
 
 from assay_judge.calibration import bias, measures, pairs, probes
 from assay_judge.calibration.examples import Example, ExampleFile
 from assay_judge.calibration.observations import MAX_IN_FLIGHT, Observation, observe
 from assay_judge.calibration_record import Calibration, JudgeCalibration, ProbeResult
 from assay_judge.chain import JudgeChain, make_chain
-from assay_judge.config import JudgeConfig, OpenAIProviderConfig, ProviderConfig
+from assay_judge.config import JudgeConfig, OpenAIProviderConfig, deciding_settings
 from assay_shared.errors import InternalFault
 from assay_shared.providers.state.state import make_shared_state
 from assay_shared.runs.run_folder import append_line
@@ -34,6 +35,7 @@ class CandidateJudge:
 
     name: str
     model: str | None
+    settings: dict[str, JsonValue]
     chain: JudgeChain
 
 
@@ -46,24 +48,30 @@ def make_candidates(config: JudgeConfig) -> list[CandidateJudge]:
         CandidateJudge(
             name=one.name,
             model=one.model if isinstance(one, OpenAIProviderConfig) else None,
-            chain=_chain_of(config, one),
+            settings=deciding_settings(config, one.name),
+            chain=_chain_of(config, one.name),
         )
         for one in config.chain
     ]
 
 
-def _chain_of(config: JudgeConfig, provider: ProviderConfig) -> JudgeChain:
-    """Return a chain with this judge alone: without checks, voting, cache or circuit breaker.
+def _chain_of(config: JudgeConfig, name: str) -> JudgeChain:
+    """Return a chain with this judge alone: with its voting, without checks, cache or breakers.
 
-    The judge is thus asked about every example, despite earlier failures.
+    The judge is thus asked about every example, despite earlier failures. The other providers are
+    in the chain to vote, if it has a panel.
     """
-    if isinstance(provider, OpenAIProviderConfig):
-        provider = provider.model_copy(update={"open_after": _NEVER, "requirement": None})
-    alone = config.model_copy(update={"chain": (provider,), "verify": (), "voting": None})
+    chain = tuple(
+        one.model_copy(update={"open_after": _NEVER, "requirement": None})
+        if isinstance(one, OpenAIProviderConfig)
+        else one
+        for one in config.chain
+    )
+    asked = config.model_copy(update={"chain": chain, "verify": ()})
     registry = CollectorRegistry()
     state = make_shared_state("judge", None, registry, has_cache=False)
     gate = FairLimiter(MAX_IN_FLIGHT, MAX_IN_FLIGHT)
-    return make_chain(alone, state, gate, registry)
+    return make_chain(asked, state, gate, registry, alone=name)
 
 
 @dataclass(frozen=True)
@@ -178,6 +186,7 @@ def _measure(
     return JudgeCalibration(
         judge=candidate.name,
         model=candidate.model,
+        settings=candidate.settings,
         template=_template(candidate.name, first),
         overall=measures.agreement(first),
         domains=measures.by_domain(first),

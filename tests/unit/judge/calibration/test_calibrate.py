@@ -22,7 +22,7 @@ from assay_judge.config import Requirement
 from assay_judge.providers.qualification import Qualification
 from assay_shared.errors import ConfigError, DatasetError, NotReady
 from tests.conftest import Serve
-from tests.support.calibrations import calibrated, seen
+from tests.support.calibrations import calibrated, seen, settings
 from tests.support.planted_judge import NUM_FICKLE, PlantedJudge, write_examples
 from tests.support.upstream import Upstream, says, verdict
 
@@ -427,7 +427,7 @@ def test_a_judge_that_is_good_enough_may_serve(tmp_path: Path) -> None:
     path = calibrated(tmp_path, age_days=6)
     requirement = Requirement(file=path, minimum_kappa=0.7, domains={"law": -0.5}, max_age_days=7)
     for domain in (None, "math", "law"):
-        Qualification(requirement, "primary").check("abc", domain)
+        Qualification(requirement, "primary", settings()).check("abc", domain)
 
 
 def test_the_point_estimate_decides_and_the_refusal_says_so(tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ def test_the_point_estimate_decides_and_the_refusal_says_so(tmp_path: Path) -> N
         match=r"^judge 'primary' may serve domain 'math' only while kappa is at least 0.71: "
         r"it is 0.70 \[0.5\d, 0.8\d\] on 120 examples \(the point estimate decides\)$",
     ):
-        Qualification(requirement, "primary").check("abc", "math")
+        Qualification(requirement, "primary", settings()).check("abc", "math")
 
 
 @pytest.mark.parametrize(
@@ -454,17 +454,17 @@ def test_what_was_not_measured_or_is_too_low_is_refused(
 ) -> None:
     requirement = Requirement(file=calibrated(tmp_path), minimum_kappa=0.5)
     with pytest.raises(ConfigError, match=message):
-        Qualification(requirement, judge).check(template, domain)
+        Qualification(requirement, judge, settings()).check(template, domain)
 
 
 def test_an_old_missing_or_broken_file_is_refused(tmp_path: Path) -> None:
     old = Requirement(file=calibrated(tmp_path, 8), minimum_kappa=0.5, max_age_days=7)
-    qualification = Qualification(old, "primary")
+    qualification = Qualification(old, "primary", settings())
     with pytest.raises(NotReady, match=r"is 8.0 days old; 7 are allowed \(calibrate again"):
         qualification.check("abc", None)
     none = Requirement(file=tmp_path / "none.json", minimum_kappa=0.5)
     with pytest.raises(ConfigError, match="there is no calibration"):
-        Qualification(none, "primary")
+        Qualification(none, "primary", settings())
     old.file.write_text("{}")
-    with pytest.raises(ConfigError, match=r"created: .* is not a calibration"):
-        Qualification(old, "primary")
+    with pytest.raises(ConfigError, match=r"it has no created \(calibrate again\)"):
+        Qualification(old, "primary", settings())
