@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from assay_judge.calibration import measures
 from assay_judge.calibration.examples import Example
 from assay_judge.calibration.observations import Observation
-from assay_judge.calibration_record import Calibration, JudgeCalibration
+from assay_judge.calibration_record import Calibration, Expense, JudgeCalibration
 from assay_judge.config import JudgeConfig, deciding_settings
 from assay_shared.types import Label
 
@@ -45,6 +45,7 @@ def calibrated(folder: Path, age_days: float = 0.0, **changes: object) -> Path:
         self_preference=None,
         probes=(),
         failures={},
+        cost=Expense(num_requests=0, tokens=0, money=0.0),
     )
     calibration = Calibration(
         created=datetime.now(UTC) - timedelta(days=age_days),

@@ -24,6 +24,14 @@ class Estimate(Record):
     n: int
 
 
+class Expense(Record):
+    """Requests of a judge, failed ones included, and their cost in the currency of the prices."""
+
+    num_requests: int
+    tokens: int
+    money: float
+
+
 class Said(Record):
     """Counts of a judge's labels on examples with one gold label; `nothing` is an abstention."""
 
@@ -139,6 +147,13 @@ class JudgeCalibration(Record):
     probes: tuple[ProbeResult, ...]
     #: The most frequent reasons of abstentions, with their number.
     failures: dict[str, int]
+    #: Of all judgements, with repeats, probes and pairs.
+    cost: Expense
+
+    @property
+    def answered_nothing(self) -> bool:
+        """True if the judge abstained on every example."""
+        return self.overall.abstained.value == 1
 
 
 class Calibration(Record):

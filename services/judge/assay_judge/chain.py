@@ -114,6 +114,10 @@ class JudgeChain:
         asked = [one for one in self._providers if isinstance(one, OpenAIProvider)]
         return {one.name: round(one.paused_s, 1) for one in asked if one.paused_s > 0}
 
+    def prompt(self, form: JudgeForm) -> str:
+        """Return the hash of the first provider's own prompt for a form."""
+        return self._own_template(form, self._asked[0]).digest
+
     async def judge(self, request: JudgeRequest) -> JudgeResponse:
         """Judge a group; return a judgement for each answer, and the cost.
 
@@ -157,9 +161,12 @@ class JudgeChain:
         """Return the template named by the request, or else the provider's own for its form."""
         if request.template is not None:
             return self._templates.find(request.form, request.template)
-        votes = self._votes is not None and request.form is JudgeForm.BINARY
+        return self._own_template(request.form, provider)
+
+    def _own_template(self, form: JudgeForm, provider: Provider) -> Template:
+        votes = self._votes is not None and form is JudgeForm.BINARY
         parts = [_CERTAINTY] * votes + [REASONED] * (provider.name in self._reason_first)
-        return self._templates.find(request.form, "_".join(parts))
+        return self._templates.find(form, "_".join(parts))
 
     async def _ask_chain(self, request: JudgeRequest, asking: JudgeCall) -> list[Judgement]:
         tried: list[Tried] = []

@@ -16,6 +16,7 @@ from sklearn import metrics
 
 from assay_judge.calibration import bias, measures, probes, statistics
 from assay_judge.calibration.examples import read_examples
+from assay_judge.calibration.log import Winner
 from assay_judge.calibration.run import run_calibration
 from assay_judge.calibration_record import Calibration, Estimate, JudgeCalibration
 from assay_judge.config import Requirement
@@ -187,7 +188,7 @@ def test_length_bias_is_that_of_errors_only() -> None:
 
 
 def test_position_bias_is_flips_and_which_side_they_take() -> None:
-    pairs: list[tuple[bias.Winner, bias.Winner]] = [("B", "A"), ("tie", "A")]
+    pairs: list[tuple[Winner, Winner]] = [("B", "A"), ("tie", "A")]
     pairs += [("A", "A")] * 5
     pairs += [("A", "B")] * 3
     found = bias.position_bias(pairs)

@@ -2,12 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from fastapi.responses import JSONResponse, Response
 
 from assay_judge.app import create_app
 from assay_judge.calibration.run import run_calibration
@@ -15,8 +21,8 @@ from assay_judge.calibration_record import Calibration
 from assay_judge.settings import JudgeSettings
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.clients.judge import JudgeClient
-from assay_shared.errors import ConfigError
-from assay_shared.types import JudgeRequest, Verdict
+from assay_shared.errors import BudgetExceeded, ConfigError, Conflict, JudgeFault
+from assay_shared.types import Abstention, JudgeRequest, Verdict
 from tests.conftest import Serve
 from tests.support.upstream import Upstream, says, verdict
 
@@ -192,3 +198,220 @@ async def test_a_judge_that_votes_is_measured_with_its_votes(
             create_app(JudgeSettings(judge_config=changed))
     else:
         create_app(JudgeSettings(judge_config=changed))
+
+
+# A judge that never answers
+
+SECRET = "sk-never-to-be-seen"
+
+
+class Echo(Upstream):
+    """Refuses with a status, and repeats the caller's key."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self._status = status
+
+    async def _answer(self, asked: dict[str, object]) -> Response:
+        error = {"error": {"message": f"planted: bad key {self.tokens[-1]}"}}
+        return JSONResponse(error, self._status)
+
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def command_of(*more: str) -> list[str]:
+    name = [sys.executable, "-m", "assay_shared.cli", "judge", "calibrate", "examples.jsonl"]
+    return [*name, "--output", "report", "--config", "judge.yaml", "--repeats", "1", *more]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    def run(*more: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            command_of("--no-probes", *more),
+            cwd=tmp_path,
+            env=os.environ | {"COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+BROKEN = {
+    "a dead port": (None, "refused"),
+    "a wrong key": (Echo(401), "401"),
+    "a wrong address": (Echo(404), "404"),
+    "a wrong model": (Upstream(verdict("CORRECT") | {"model": "other-7b"}), "other-7b"),
+}
+
+
+@pytest.mark.parametrize(("upstream", "reason"), BROKEN.values(), ids=BROKEN)
+def test_a_judge_that_never_answers_is_an_error_with_its_reason(
+    serve: Serve, tmp_path: Path, command: Command, upstream: Upstream | None, reason: str
+) -> None:
+    write_rows(tmp_path)
+    (tmp_path / "key").write_text(SECRET)
+    url = "http://127.0.0.1:1" if upstream is None else serve(upstream.app)
+    key = {"api_key_file": str(tmp_path / "key"), "attempts": 2}
+    write_config(tmp_path, provider(url, **key))
+    done = command()
+    assert done.returncode == 1, done.stderr
+    assert "first failure of judge 'j': " in done.stdout
+    assert "error: judge 'j' gave no verdict on any of 12 examples; its first" in done.stderr
+    assert reason in done.stdout.casefold()
+    assert reason in done.stderr.casefold()
+    assert SECRET not in done.stdout + done.stderr
+    assert not (tmp_path / "report").exists()
+    write_config(tmp_path, provider(serve(Upstream(fair).app), **key))
+    done = command()
+    assert done.returncode == 0, done.stderr
+
+
+async def test_a_dead_judge_of_a_chain_leaves_the_others_measured(
+    serve: Serve, tmp_path: Path
+) -> None:
+    write_rows(tmp_path)
+    dead = provider("http://127.0.0.1:1", attempts=1)
+    config = write_config(tmp_path, dead, provider(serve(Upstream(fair).app), name="k"))
+    with pytest.raises(JudgeFault, match="'j' gave no verdict on any of 12 examples"):
+        await calibrate(tmp_path, config, num_repeats=2)
+    file = tmp_path / "report/calibration.json"
+    first, second = Calibration.read(file).judges
+    assert (first.overall.kappa, first.answered_nothing, first.stability) == (None, True, None)
+    assert second.overall.kappa is not None
+    assert second.overall.kappa.value == 1.0
+    served = dead | {"requirement": {"file": str(file), "minimum_kappa": 0.6}}
+    url = serve(create_app(JudgeSettings(judge_config=write_config(tmp_path, served))))
+    async with JudgeClient(url, retry=NO_RETRY) as client:
+        request = JudgeRequest(question="Question", answers=("right answer",))
+        (judgement,) = (await client.judge(request)).judgements
+    assert isinstance(judgement, Abstention)
+    assert "judge 'j' gave no verdict when it was calibrated" in judgement.failure.message
+
+
+# The ceiling
+
+#: A request reads 100 tokens: it costs 0.0002.
+PRICE = {"price": {"input_per_million": 2}, "limits": {"concurrency": 1}}
+#: Two repeats of 12 examples, and 6 pairs in both orders.
+NUM_REQUESTS = 2 * 12 + 2 * 6
+
+
+async def test_the_ceiling_stops_a_calibration_and_more_money_resumes_it(
+    serve: Serve, tmp_path: Path
+) -> None:
+    write_rows(tmp_path)
+    upstream = Upstream(fair)
+    chain = provider(serve(upstream.app), **PRICE)
+    for ceiling, num in ((0.001, 5), (0.003, 15), (0.0053, 27)):
+        config = write_config(tmp_path, chain, ceiling=ceiling)
+        told = rf"^the calibration has spent \d.\d+ of {ceiling:g}, with .* of judge 'j' in pass "
+        with pytest.raises(BudgetExceeded, match=told) as raised:
+            await calibrate(tmp_path, config, num_repeats=2)
+        assert "raise the ceiling and repeat the command to resume" in str(raised.value)
+        assert len(upstream.requests) in (num, num + 1)
+        assert not (tmp_path / "report/calibration.json").exists()
+    config = write_config(tmp_path, chain, ceiling=1)
+    (judge,) = Calibration.read(await calibrate(tmp_path, config, num_repeats=2)).judges
+    # A pair that the ceiling cut between its orders is asked again as a whole.
+    assert NUM_REQUESTS <= len(upstream.requests) <= NUM_REQUESTS + 1
+    assert judge.stability is not None
+    assert judge.stability.same_outcome.n == 12
+    assert judge.position_bias is not None
+    assert judge.position_bias.flips.n == 6
+    assert judge.cost.num_requests == len(upstream.requests)
+    assert judge.cost.money == pytest.approx(0.0002 * len(upstream.requests))
+    assert judge.cost.tokens == 120 * len(upstream.requests)
+    report = (tmp_path / "report/report.md").read_text()
+    assert f"| j | {judge.cost.num_requests} | {judge.cost.tokens} | 0.00" in report
+
+
+def test_the_command_ends_at_its_ceiling_with_what_was_spent(
+    serve: Serve, tmp_path: Path, command: Command
+) -> None:
+    write_rows(tmp_path)
+    write_config(tmp_path, provider(serve(Upstream(fair).app), **PRICE), ceiling=1)
+    done = command("--ceiling", "0.001")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: the calibration has spent 0.001000 of 0.001, with 5 of 12 judgements of judge 'j' "
+        "in pass 'repeat 1' (5 judgements are kept in report/judgements.jsonl; raise the ceiling "
+        "and repeat the command to resume)\n"
+    )
+    done = command()
+    assert done.returncode == 0, done.stderr
+    assert "cost: 0.004800 in 24 requests, 2880 tokens" in done.stdout
+
+
+@pytest.mark.parametrize("num", [1, 4])
+async def test_a_ceiling_amid_votes_gives_no_verdict_of_fewer_votes(
+    serve: Serve, tmp_path: Path, num: int
+) -> None:
+    write_rows(tmp_path)
+    chain = provider(serve(Upstream(doubtful).app), **PRICE)
+    voting = {"votes": 2}
+    config = write_config(tmp_path, chain, voting=voting, ceiling=num * 0.0002)
+    with pytest.raises(BudgetExceeded, match="with . of 12 judgements") as raised:
+        await calibrate(tmp_path, config)
+    assert f"with {num // 3} of 12" in str(raised.value)
+    log = tmp_path / "report/judgements.jsonl"
+    assert log.exists() is (num > 3)
+    if log.exists():
+        first, *cut = map(json.loads, log.read_text().splitlines())
+        assert (first["label"], first["money"]) == ("CORRECT", pytest.approx(0.0006))
+        assert [one["label"] for one in cut] == [None]
+        assert cut[0]["money"] == pytest.approx((num - 3) * 0.0002)
+    config = write_config(tmp_path, chain, voting=voting, ceiling=1)
+    (judge,) = Calibration.read(await calibrate(tmp_path, config)).judges
+    assert judge.overall.kappa is not None
+    assert judge.overall.kappa.value == 1.0
+
+
+async def test_judgements_of_another_plan_are_not_mixed(serve: Serve, tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    chain = provider(serve(Upstream(fair).app), **PRICE)
+    config = write_config(tmp_path, chain, ceiling=0.001)
+    with pytest.raises(BudgetExceeded):
+        await calibrate(tmp_path, config)
+    config = write_config(tmp_path, chain | {"temperature": 1.0})
+    with pytest.raises(Conflict, match="report has judgements of another chain or prompt"):
+        await calibrate(tmp_path, config)
+    write_rows(tmp_path, {"id": "x", "question": "q", "answer": "a", "label": "CORRECT"})
+    with pytest.raises(Conflict, match="report has judgements of other examples .choose another"):
+        await calibrate(tmp_path, write_config(tmp_path, chain))
+    (tmp_path / "report/plan.json").unlink()
+    with pytest.raises(Conflict, match="report exists"):
+        await calibrate(tmp_path, write_config(tmp_path, chain))
+
+
+# An interruption
+
+
+@pytest.mark.parametrize("num", [0, 5])
+def test_an_interrupted_calibration_is_not_in_the_way(
+    serve: Serve, tmp_path: Path, command: Command, num: int
+) -> None:
+    write_rows(tmp_path)
+    upstream = Upstream(None)
+    upstream.script = [lambda asked: fair(asked) if len(upstream.requests) <= num else "slow"]
+    write_config(tmp_path, provider(serve(upstream.app), **PRICE))
+    running = subprocess.Popen(
+        command_of("--no-probes"), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    while len(upstream.requests) <= num:
+        assert running.poll() is None
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert (tmp_path / "report").exists() is (num > 0)
+    if num:
+        assert "5 judgements are kept in report/judgements.jsonl; repeat the command" in told
+    upstream.requests.clear()
+    upstream.script = [fair]
+    done = command()
+    assert done.returncode == 0, done.stderr
+    assert len(upstream.requests) == 24 - num
