@@ -52,6 +52,8 @@ def calibrated(folder: Path, age_days: float = 0.0, **changes: object) -> Path:
         dataset="examples.jsonl",
         dataset_digest="0" * 64,
         num_examples=120,
+        num_repeated=0,
+        verify=(),
         judges=(judge,),
     )
     path = folder / "calibration.json"

@@ -163,6 +163,10 @@ class Calibration(Record):
     dataset: str
     dataset_digest: str
     num_examples: int
+    #: Lines left out: they repeat the question, reference and answer of an earlier line.
+    num_repeated: int
+    #: The chain's checks without a model, which are not measured.
+    verify: tuple[str, ...]
     judges: tuple[JudgeCalibration, ...]
 
     @classmethod

@@ -35,6 +35,7 @@ _NEVER = 2**62
 
 #: Called with a description and a number of examples; returns a function to call after each.
 Watch = Callable[[str, int], Callable[[], None]]
+Ask = Callable[[], Awaitable[JudgementLine]]
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ class Trial:
     """The settings of a calibration, its log and its ledger.
 
     Each judgement is appended to the log at once. Known verdicts of the log are not asked for
-    again. `on_failure` is called with a judge and each of its failures.
+    again. `on_failure` is called with a judge and each of its failures. `verify` has the chain's
+    checks without a model: they are not measured.
     """
 
     num_repeats: int
@@ -113,6 +115,7 @@ class Trial:
     ledger: CeilingLedger
     watch: Watch
     on_failure: Callable[[str, str], None]
+    verify: tuple[str, ...]
 
     async def repeat(
         self, candidate: CandidateJudge, examples: Sequence[Example]
@@ -185,7 +188,7 @@ class Trial:
         self,
         candidate: CandidateJudge,
         what: str,
-        work: Mapping[str, Callable[[], Awaitable[JudgementLine]]],
+        work: Mapping[str, Ask],
         on_done: Callable[[], None],
     ) -> list[JudgementLine]:
         """Return the line of each judgement of a pass: a known verdict, or a new line.
@@ -195,9 +198,7 @@ class Trial:
         """
         room = asyncio.Semaphore(candidate.concurrency)
 
-        async def one(
-            name: str, ask: Callable[[], Awaitable[JudgementLine]]
-        ) -> JudgementLine | None:
+        async def one(name: str, ask: Ask) -> JudgementLine | None:
             line = self.log.find(candidate.name, what, name)
             if line is None:
                 async with room:
@@ -254,6 +255,8 @@ async def calibrate(
         dataset=file.name,
         dataset_digest=file.digest,
         num_examples=len(file.examples),
+        num_repeated=len(file.repeated),
+        verify=trial.verify,
         judges=tuple(measured),
     )
 

@@ -38,6 +38,19 @@ def _lines(calibration: Calibration, pictures: dict[str, str]) -> Iterator[str]:
         f"`{RECORD}`, every judgement in `{LOG}`."
     )
     yield ""
+    if calibration.num_repeated:
+        yield (
+            f"Left out: {calibration.num_repeated} lines with the question, reference and answer "
+            "of an earlier line."
+        )
+        yield ""
+    if calibration.verify:
+        checks = ", ".join(f"`{one}`" for one in calibration.verify)
+        yield (
+            f"**Not measured**: the chain's checks ({checks}) decide some answers before a judge "
+            "is asked. Each judge was asked about all examples, without them."
+        )
+        yield ""
     yield from table(SUMMARY, summary_rows(calibration))
     for title, name in pictures.items():
         yield from (f"## {title}", "", f"![{title}](figures/{name})", "")

@@ -1,7 +1,7 @@
 """A whole calibration: reads the files, asks the judges, shows progress, writes the report."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from assay_judge.calibration.calibrate import Trial, calibrate, make_candidates
-from assay_judge.calibration.examples import read_examples
+from assay_judge.calibration.examples import ExampleFile, read_examples
 from assay_judge.calibration.log import LOG, REPORT, CalibrationPlan, JudgementLog, claim, discard
 from assay_judge.calibration.report import SUMMARY, summary_rows, write_report
 from assay_judge.calibration_record import Calibration
@@ -21,6 +21,7 @@ from assay_shared.settings.run_file import load_config
 from assay_shared.text.masking import mask
 
 _MAX_FAILURE = 600
+_MAX_LINES = 10
 
 
 def run_calibration(
@@ -43,13 +44,13 @@ def run_calibration(
     loaded = JudgeConfig() if config is None else load_config(JudgeConfig, config)
     ledger = CeilingLedger("the calibration", loaded.ceiling if ceiling is None else ceiling)
     candidates = make_candidates(loaded, ledger)
-    plan = CalibrationPlan(
-        examples=examples.digest, judges={one.name: one.plan for one in candidates}
-    )
+    judges = {one.name: one.plan for one in candidates}
+    plan = CalibrationPlan(examples=examples.digest, judges=judges)
     log = claim(output, plan)
     ledger.earlier = log.money
     console = Console()
-    failures = FirstFailures(console)
+    _warn(console, examples)
+    failures = FirstFailures(console, {one.name for one in candidates if one.model})
     with _kept(output, log):
         with _progress(console) as progress:
 
@@ -57,7 +58,7 @@ def run_calibration(
                 task = progress.add_task(what, total=num)
                 return lambda: progress.advance(task)
 
-            trial = Trial(num_repeats, with_probes, log, ledger, watch, failures.add)
+            trial = Trial(num_repeats, with_probes, log, ledger, watch, failures.add, loaded.verify)
             calibration = asyncio.run(calibrate(candidates, examples, trial))
         failures.check(calibration, log)
         write_report(output, calibration)
@@ -68,17 +69,20 @@ def run_calibration(
 
 
 class FirstFailures:
-    """The first failure of each judge, shown as soon as it happens."""
+    """The first failure of each judge, shown as soon as it happens to one of `models`."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, models: Collection[str]) -> None:
         self._console = console
+        self._models = models
         self._first: dict[str, str] = {}
 
     def add(self, judge: str, message: str) -> None:
-        """Take a failure of a judge; show it if it is the first."""
+        """Take a failure of a judge; show it if it is the first of a model."""
         if judge in self._first:
             return
         self._first[judge] = _one_line(message)
+        if judge not in self._models:
+            return
         told = f"first failure of judge {judge!r}: {self._first[judge]}"
         self._console.print(told, markup=False, highlight=False, soft_wrap=True)
 
@@ -120,6 +124,18 @@ def _kept(folder: Path, log: JudgementLog) -> Iterator[None]:
         told = f"{kept}; repeat the command to resume"
         Console(stderr=True).print(told, markup=False, highlight=False, soft_wrap=True)
         raise
+
+
+def _warn(console: Console, file: ExampleFile) -> None:
+    if file.repeated:
+        shown = ", ".join(map(str, file.repeated[:_MAX_LINES]))
+        more = ", ..." if len(file.repeated) > _MAX_LINES else ""
+        console.print(
+            f"warning: {len(file.repeated)} lines repeat the question, reference and answer of an "
+            f"earlier line and are left out: {shown}{more}",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _progress(console: Console) -> Progress:

@@ -253,7 +253,17 @@ def line(**changes: object) -> str:
     ("bad", "message"),
     [
         ("{", r"examples.jsonl:2: not JSON"),
-        (line(label="UNSURE"), r"label: .*examples.jsonl:2: Input should be .*INCORRECT"),
+        ("id,question,answer", r"examples.jsonl:2: not JSON: .*must be JSON Lines: one JSON value"),
+        (line(label=["CORRECT"]), r'label: .*:2: must be CORRECT or INCORRECT, and is \["CORR'),
+        (
+            line(id="b", label="INCORRECT"),
+            r"^label: \S*examples.jsonl:2: INCORRECT, but line 1 has the same question, reference "
+            r"and answer as CORRECT \(remove the wrong line, or both\)$",
+        ),
+        (
+            line(label="UNSURE"),
+            r'^label: \S*:2: must be CORRECT or INCORRECT, and is "UNSURE"$',
+        ),
         (line(label=None), r"label: .*examples.jsonl:2: Field required"),
         (line(gold="x"), r"gold: .*examples.jsonl:2: Extra inputs"),
         (line(question=""), r"question: .*examples.jsonl:2: String should have at least 1"),
@@ -275,6 +285,19 @@ def test_examples_need_both_labels(tmp_path: Path) -> None:
         read_examples(path)
     with pytest.raises(DatasetError, match="there is no file"):
         read_examples(tmp_path / "none")
+    path.write_text("\n")
+    with pytest.raises(DatasetError, match=r"examples.jsonl has no examples$"):
+        read_examples(path)
+
+
+def test_equal_rows_are_one_example(tmp_path: Path) -> None:
+    path = tmp_path / "examples.jsonl"
+    rows = [line(id=str(n)) for n in range(30)]
+    others = [line(id="x", label="INCORRECT", answer="y"), line(id="z", reference="r")]
+    path.write_text("\n\n".join([*rows, *others]))
+    found = read_examples(path)
+    assert [one.id for one in found.examples] == ["0", "x", "z"]
+    assert found.repeated == [2 * n + 1 for n in range(1, 30)]
 
 
 # Probes

@@ -415,3 +415,32 @@ def test_an_interrupted_calibration_is_not_in_the_way(
     done = command()
     assert done.returncode == 0, done.stderr
     assert len(upstream.requests) == 24 - num
+
+
+# The report
+
+
+def test_the_report_names_what_was_left_out(serve: Serve, tmp_path: Path, command: Command) -> None:
+    again: dict[str, object] = {
+        "question": "Question 0",
+        "answer": "right answer",
+        "label": "CORRECT",
+    }
+    write_rows(tmp_path, again | {"id": "x"}, again | {"id": "y"})
+    judge = provider(serve(Upstream(fair).app))
+    write_config(tmp_path, judge, {"kind": "reference"}, verify=["exact", "number"])
+    done = command()
+    assert done.returncode == 0, done.stderr
+    assert (
+        "warning: 2 lines repeat the question, reference and answer of an earlier line and are "
+        "left out: 13, 14\n"
+    ) in done.stdout
+    assert "first failure" not in done.stdout
+    found = Calibration.read(tmp_path / "report/calibration.json")
+    assert (found.num_examples, found.num_repeated) == (12, 2)
+    assert found.verify == ("exact", "number")
+    model, reference = found.judges
+    assert (model.cost.num_requests, reference.cost.num_requests) == (24, 0)
+    report = (tmp_path / "report/report.md").read_text()
+    assert "**Not measured**: the chain's checks (`exact`, `number`) decide some" in report
+    assert "Left out: 2 lines with the question" in report
