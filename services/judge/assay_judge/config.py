@@ -1,5 +1,7 @@
 """The judge's YAML configuration: the chain of providers, their order, limits and prices."""
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -99,12 +101,19 @@ def deciding_settings(config: JudgeConfig, name: str) -> dict[str, JsonValue]:
 
     A panel decides too: then the settings of the other providers are part of them.
     """
-    all_settings = {
-        one.name: one.model_dump(mode="json", exclude=_NOT_DECIDING) for one in config.chain
-    }
-    settings: dict[str, JsonValue] = all_settings.pop(name)
+    all_settings = {one.name: _deciding(one) for one in config.chain}
+    settings = all_settings.pop(name)
     if config.voting is not None:
         settings["voting"] = config.voting.model_dump(mode="json")
         if config.voting.by == "panel":
             settings["panel"] = {**all_settings}
+    return settings
+
+
+def _deciding(provider: ProviderConfig) -> dict[str, JsonValue]:
+    settings: dict[str, JsonValue] = provider.model_dump(mode="json", exclude=_NOT_DECIDING)
+    extra = settings.get("extra_body")
+    if extra:  # an operator may have put a secret there
+        text = json.dumps(extra, sort_keys=True)
+        settings["extra_body"] = {"sha256": hashlib.sha256(text.encode()).hexdigest()}
     return settings

@@ -143,6 +143,23 @@ async def test_a_calibration_of_a_judge_without_a_model_is_not_one_of_a_model(
         create_app(JudgeSettings(judge_config=write_config(tmp_path, served)))
 
 
+async def test_further_fields_of_requests_are_recorded_as_a_hash(
+    serve: Serve, tmp_path: Path
+) -> None:
+    write_rows(tmp_path)
+    url = serve(Upstream(fair).app)
+    chain = provider(url, extra_body={"user": {"b": "secret-word", "a": 1}})
+    file = await calibrate(tmp_path, write_config(tmp_path, chain))
+    for kept in file.parent.glob("*.*"):
+        assert kept.is_dir() or b"secret-word" not in kept.read_bytes()
+    required = {"file": str(file), "minimum_kappa": 0.6}
+    same = provider(url, extra_body={"user": {"a": 1, "b": "secret-word"}}, requirement=required)
+    create_app(JudgeSettings(judge_config=write_config(tmp_path, same)))
+    other = provider(url, extra_body={"user": {"a": 1, "b": "other-word"}}, requirement=required)
+    with pytest.raises(ConfigError, match="one: extra_body differs .calibrate"):
+        create_app(JudgeSettings(judge_config=write_config(tmp_path, other)))
+
+
 async def test_a_file_without_the_settings_asks_for_another_calibration(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -391,8 +408,9 @@ async def test_judgements_of_another_plan_are_not_mixed(serve: Serve, tmp_path: 
 
 
 @pytest.mark.parametrize("num", [0, 5])
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_calibration_is_not_in_the_way(
-    serve: Serve, tmp_path: Path, command: Command, num: int
+    serve: Serve, tmp_path: Path, command: Command, num: int, by: signal.Signals
 ) -> None:
     write_rows(tmp_path)
     upstream = Upstream(None)
@@ -404,11 +422,11 @@ def test_an_interrupted_calibration_is_not_in_the_way(
     while len(upstream.requests) <= num:
         assert running.poll() is None
         time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(by)
     _, told = running.communicate(timeout=30)
-    assert running.returncode == 130
-    assert (tmp_path / "report").exists() is (num > 0)
-    if num:
+    assert running.returncode == (130 if by is signal.SIGINT else -by)
+    assert (tmp_path / "report").exists() is (num > 0 or by is signal.SIGKILL)
+    if num and by is signal.SIGINT:
         assert "5 judgements are kept in report/judgements.jsonl; repeat the command" in told
     upstream.requests.clear()
     upstream.script = [fair]
