@@ -1,7 +1,8 @@
 """The folder of a calibration: the plan, and a line for each judgement, to resume from."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from assay_judge.calibration_record import Expense
 from assay_shared.errors import Conflict, DatasetError
 from assay_shared.runs.run_folder import append_line, write_atomically
+from assay_shared.runs.run_lock import LOCK, held
 from assay_shared.types import FailureClass, Label
 
 RECORD, REPORT, LOG, PLAN = "calibration.json", "report.md", "judgements.jsonl", "plan.json"
@@ -113,28 +115,39 @@ class CalibrationPlan(BaseModel):
     judges: dict[str, dict[str, JsonValue]]
 
 
-def claim(folder: Path, plan: CalibrationPlan) -> JudgementLog:
-    """Return the log of a new folder, or of one with judgements of the same plan and no report.
+@contextmanager
+def claimed(folder: Path, plan: CalibrationPlan) -> Iterator[JudgementLog]:
+    """Hold the folder within the block; yield its log.
+
+    The folder is new, or has judgements of the same plan and no report.
 
     Raises:
-        Conflict: the folder has a report, other files, or judgements of another plan.
+        Conflict: the folder has a report, other files, or judgements of another plan, or another
+            process holds it.
     """
-    path = folder / PLAN
-    if not path.exists():
-        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise Conflict(f"{folder} exists", hint=_ANOTHER)
-    elif (folder / RECORD).exists():
-        raise Conflict(f"{folder} exists", hint=_ANOTHER)
-    else:
+    _check(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with held(folder):
+        _check(folder)  # another process may have finished meanwhile
+        path = folder / PLAN
         log = JudgementLog(folder / LOG)
-        changed = _changed(path, plan)
-        if log.num_verdicts and changed:
+        changed = _changed(path, plan) if path.exists() else ["no plan"]
+        if changed and log.num_verdicts:
             raise Conflict(f"{folder} has judgements of {' and '.join(changed)}", hint=_ANOTHER)
-        if not changed:
-            return log
-        discard(folder)
-    write_atomically(path, plan.model_dump_json(indent=2) + "\n")
-    return JudgementLog(folder / LOG)
+        if changed:
+            (folder / LOG).unlink(missing_ok=True)
+            write_atomically(path, plan.model_dump_json(indent=2) + "\n")
+            log = JudgementLog(folder / LOG)
+        yield log
+
+
+def _check(folder: Path) -> None:
+    """Raise Conflict for a path with a report or with files of others."""
+    is_ours = (folder / PLAN).exists() and not (folder / RECORD).exists()
+    if not folder.exists() or is_ours:
+        return
+    if not folder.is_dir() or any(one.name != LOCK for one in folder.iterdir()):
+        raise Conflict(f"{folder} exists", hint=_ANOTHER)
 
 
 def _changed(path: Path, plan: CalibrationPlan) -> Sequence[str]:
@@ -151,7 +164,7 @@ def _changed(path: Path, plan: CalibrationPlan) -> Sequence[str]:
 
 def discard(folder: Path) -> None:
     """Remove a folder without verdicts, so that it is not in the way of the next start."""
-    for name in (LOG, PLAN):
+    for name in (LOG, PLAN, LOCK):
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()

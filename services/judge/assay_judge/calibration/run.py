@@ -11,7 +11,7 @@ from rich.table import Table
 
 from assay_judge.calibration.calibrate import Trial, calibrate, make_candidates
 from assay_judge.calibration.examples import ExampleFile, read_examples
-from assay_judge.calibration.log import LOG, REPORT, CalibrationPlan, JudgementLog, claim, discard
+from assay_judge.calibration.log import LOG, REPORT, CalibrationPlan, JudgementLog, claimed, discard
 from assay_judge.calibration.report import SUMMARY, summary_rows, write_report
 from assay_judge.calibration_record import Calibration
 from assay_judge.ceiling import CeilingLedger
@@ -46,12 +46,11 @@ def run_calibration(
     candidates = make_candidates(loaded, ledger)
     judges = {one.name: one.plan for one in candidates}
     plan = CalibrationPlan(examples=examples.digest, judges=judges)
-    log = claim(output, plan)
-    ledger.earlier = log.money
     console = Console()
     _warn(console, examples)
     failures = FirstFailures(console, {one.name for one in candidates if one.model})
-    with _kept(output, log):
+    with claimed(output, plan) as log, _kept(output, log):
+        ledger.earlier = log.money
         with _progress(console) as progress:
 
             def watch(what: str, num: int) -> Callable[[], None]:

@@ -22,6 +22,7 @@ from assay_judge.settings import JudgeSettings
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.clients.judge import JudgeClient
 from assay_shared.errors import BudgetExceeded, ConfigError, Conflict, JudgeFault
+from assay_shared.runs.run_lock import held
 from assay_shared.types import Abstention, JudgeRequest, Verdict
 from tests.conftest import Serve
 from tests.support.upstream import Upstream, says, verdict
@@ -433,6 +434,18 @@ def test_an_interrupted_calibration_is_not_in_the_way(
     done = command()
     assert done.returncode == 0, done.stderr
     assert len(upstream.requests) == 24 - num
+
+
+async def test_a_folder_has_one_calibration_at_a_time(serve: Serve, tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    config = write_config(tmp_path, provider(serve(Upstream(fair).app)))
+    (tmp_path / "report").mkdir()
+    with (
+        held(tmp_path / "report"),
+        pytest.raises(Conflict, match="report belongs to process .*wait until it ends"),
+    ):
+        await calibrate(tmp_path, config)
+    await calibrate(tmp_path, config)
 
 
 # The report
