@@ -388,7 +388,7 @@ def test_a_bad_configuration_stops_the_start(
 def test_a_requirement_that_nothing_can_meet_stops_the_start(
     tmp_path: Path, name: str, file: str, message: str
 ) -> None:
-    calibrated(tmp_path)
+    calibrated(tmp_path, attempts=2)
     required = {"file": str(tmp_path / file), "minimum_kappa": 0.6}
     chain = config_file(tmp_path, provider("http://127.0.0.1:1", requirement=required, name=name))
     with pytest.raises(ConfigError, match=message):
@@ -437,7 +437,7 @@ async def test_a_judge_that_was_not_measured_well_enough_is_passed_over(
     serve: Serve, tmp_path: Path
 ) -> None:
     upstream = Upstream(verdict("CORRECT"))
-    required = {"file": str(calibrated(tmp_path)), "minimum_kappa": 0.6}
+    required = {"file": str(calibrated(tmp_path, attempts=2)), "minimum_kappa": 0.6}
     chain = config_file(
         tmp_path, provider(serve(upstream.app), requirement=required), {"kind": "reference"}
     )

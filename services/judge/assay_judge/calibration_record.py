@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from assay_shared.errors import ConfigError
 
@@ -22,6 +22,14 @@ class Estimate(Record):
     low: float
     high: float
     n: int
+
+
+class Expense(Record):
+    """Requests of a judge, failed ones included, and their cost in the currency of the prices."""
+
+    num_requests: int
+    tokens: int
+    money: float
 
 
 class Said(Record):
@@ -123,6 +131,8 @@ class JudgeCalibration(Record):
 
     judge: str
     model: str | None
+    #: All settings that decide a verdict (`assay_judge.config.deciding_settings`).
+    settings: dict[str, JsonValue]
     template: str | None
     overall: Agreement
     domains: dict[str, Agreement]
@@ -137,6 +147,13 @@ class JudgeCalibration(Record):
     probes: tuple[ProbeResult, ...]
     #: The most frequent reasons of abstentions, with their number.
     failures: dict[str, int]
+    #: Of all judgements, with repeats, probes and pairs.
+    cost: Expense
+
+    @property
+    def answered_nothing(self) -> bool:
+        """True if the judge abstained on every example."""
+        return self.overall.abstained.value == 1
 
 
 class Calibration(Record):
@@ -146,6 +163,10 @@ class Calibration(Record):
     dataset: str
     dataset_digest: str
     num_examples: int
+    #: Lines left out: they repeat the question, reference and answer of an earlier line.
+    num_repeated: int
+    #: The chain's checks without a model, which are not measured.
+    verify: tuple[str, ...]
     judges: tuple[JudgeCalibration, ...]
 
     @classmethod
@@ -164,4 +185,9 @@ class Calibration(Record):
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(map(str, first["loc"])) or None
+            if first["type"] == "missing":
+                raise ConfigError(
+                    f"{path} is not a calibration of this version: it has no {name}",
+                    hint="calibrate again",
+                ) from None
             raise ConfigError(f"{path} is not a calibration: {first['msg']}", field=name) from None

@@ -12,11 +12,12 @@ from itertools import chain
 from prometheus_client import CollectorRegistry, Counter
 
 from assay_judge.checks import ReferenceChecks
-from assay_judge.config import JudgeConfig, OpenAIProviderConfig
+from assay_judge.config import JudgeConfig, OpenAIProviderConfig, deciding_settings
 from assay_judge.forms.forms import JudgePrompt, Outcome, ParsedReply, decide, prompts_for
 from assay_judge.forms.templates import REASONED, Template, Templates
 from assay_judge.providers.chat_model import OpenAIProvider
 from assay_judge.providers.provider import JudgeCall, Provider
+from assay_judge.providers.qualification import Qualification
 from assay_judge.providers.reference import ReferenceProvider
 from assay_judge.voting import Votes
 from assay_shared.answers.formulas.symbolic import Symbolic
@@ -76,8 +77,11 @@ class JudgeChain:
         verifier: ReferenceChecks,
         gate: FairLimiter,
         registry: CollectorRegistry,
+        alone: str | None = None,
     ) -> None:
+        """Take the providers; with `alone`, only this one judges, and the others may only vote."""
         self._providers = providers
+        self._asked = [one for one in providers if alone in (None, one.name)]
         self._config = config
         self._verifier = verifier
         self._templates = Templates(config.templates)
@@ -109,6 +113,10 @@ class JudgeChain:
         """Seconds left of each pause requested by a provider's endpoint, by provider name."""
         asked = [one for one in self._providers if isinstance(one, OpenAIProvider)]
         return {one.name: round(one.paused_s, 1) for one in asked if one.paused_s > 0}
+
+    def prompt(self, form: JudgeForm) -> str:
+        """Return the hash of the first provider's own prompt for a form."""
+        return self._own_template(form, self._asked[0]).digest
 
     async def judge(self, request: JudgeRequest) -> JudgeResponse:
         """Judge a group; return a judgement for each answer, and the cost.
@@ -153,13 +161,16 @@ class JudgeChain:
         """Return the template named by the request, or else the provider's own for its form."""
         if request.template is not None:
             return self._templates.find(request.form, request.template)
-        votes = self._votes is not None and request.form is JudgeForm.BINARY
+        return self._own_template(request.form, provider)
+
+    def _own_template(self, form: JudgeForm, provider: Provider) -> Template:
+        votes = self._votes is not None and form is JudgeForm.BINARY
         parts = [_CERTAINTY] * votes + [REASONED] * (provider.name in self._reason_first)
-        return self._templates.find(request.form, "_".join(parts))
+        return self._templates.find(form, "_".join(parts))
 
     async def _ask_chain(self, request: JudgeRequest, asking: JudgeCall) -> list[Judgement]:
         tried: list[Tried] = []
-        for provider in self._providers:
+        for provider in self._asked:
             if request.form not in provider.forms:
                 continue
             asks = prompts_for(request, self._template(request, provider))
@@ -287,18 +298,29 @@ def _abstain(replies: Iterable[ParsedReply | Failure]) -> Abstention:
 
 
 def make_chain(
-    config: JudgeConfig, shared: SharedState, gate: FairLimiter, registry: CollectorRegistry
+    config: JudgeConfig,
+    shared: SharedState,
+    gate: FairLimiter,
+    registry: CollectorRegistry,
+    alone: str | None = None,
 ) -> JudgeChain:
-    """Return the chain of a configuration.
+    """Return the chain of a configuration; with `alone`, only the provider of this name judges.
 
     Raises:
-        ConfigError: a key or a template is missing.
+        ConfigError: a key or a template is missing, or a provider lacks its required calibration.
     """
     providers = [
-        OpenAIProvider(one, shared, config.ceiling)
+        OpenAIProvider(one, shared, config.ceiling, _qualification(config, one))
         if isinstance(one, OpenAIProviderConfig)
         else ReferenceProvider(one.name)
         for one in config.chain
     ]
     verifier = ReferenceChecks(config.verify, Symbolic(_SYMBOLIC_TIMEOUT_S))
-    return JudgeChain(providers, config, verifier, gate, registry)
+    return JudgeChain(providers, config, verifier, gate, registry, alone)
+
+
+def _qualification(config: JudgeConfig, provider: OpenAIProviderConfig) -> Qualification | None:
+    if provider.requirement is None:
+        return None
+    settings = deciding_settings(config, provider.name)
+    return Qualification(provider.requirement, provider.name, settings)

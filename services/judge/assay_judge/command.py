@@ -34,18 +34,21 @@ def serve(
 @app.command()
 def calibrate(
     file: Path = typer.Argument(help="Labelled examples (JSONL)."),
-    output: Path = typer.Option(help="New folder for the report."),
+    output: Path = typer.Option(help="Folder for the report; one that has no report is resumed."),
     config: Path | None = typer.Option(
         None, help="Chain to measure (YAML). Default: the service's own chain."
     ),
     repeats: int = typer.Option(2, min=1, max=20, help="Judgements of each example."),
     probes: bool = typer.Option(True, help="Attack each judge with prompt injections."),
+    ceiling: float | None = typer.Option(
+        None, min=0, help="Maximum cost of the calibration. Default: the chain's own ceiling."
+    ),
 ) -> None:
     """Measure each judge of a chain separately, on examples labelled by people."""
     with _measuring("calibrate", config, examples=file, report=output) as chain:
         from assay_judge.calibration.run import run_calibration
 
-        run_calibration(file, output, chain, repeats, probes)
+        run_calibration(file, output, chain, repeats, probes, ceiling)
 
 
 @app.command()

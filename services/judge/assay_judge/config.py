@@ -1,9 +1,11 @@
 """The judge's YAML configuration: the chain of providers, their order, limits and prices."""
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from assay_shared.providers.config import ModelConfig
 from assay_shared.settings.run_file import Config
@@ -85,3 +87,33 @@ class JudgeConfig(Config):
         if twice:
             raise ValueError(f"two providers are called {twice[0]!r}")
         return self
+
+
+#: Settings of a provider that cannot change a verdict. The same model may have several addresses.
+_NOT_DECIDING = {
+    *("name", "base_url", "api_key_env", "api_key_file", "requirement"),
+    *("timeout_s", "open_after", "cooldown_s", "limits", "price"),
+}
+
+
+def deciding_settings(config: JudgeConfig, name: str) -> dict[str, JsonValue]:
+    """Return the settings that decide the verdicts of a provider of the chain, without its prompt.
+
+    A panel decides too: then the settings of the other providers are part of them.
+    """
+    all_settings = {one.name: _deciding(one) for one in config.chain}
+    settings = all_settings.pop(name)
+    if config.voting is not None:
+        settings["voting"] = config.voting.model_dump(mode="json")
+        if config.voting.by == "panel":
+            settings["panel"] = {**all_settings}
+    return settings
+
+
+def _deciding(provider: ProviderConfig) -> dict[str, JsonValue]:
+    settings: dict[str, JsonValue] = provider.model_dump(mode="json", exclude=_NOT_DECIDING)
+    extra = settings.get("extra_body")
+    if extra:  # an operator may have put a secret there
+        text = json.dumps(extra, sort_keys=True)
+        settings["extra_body"] = {"sha256": hashlib.sha256(text.encode()).hexdigest()}
+    return settings

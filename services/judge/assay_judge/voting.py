@@ -7,7 +7,7 @@ from dataclasses import replace
 from assay_judge.config import Voting
 from assay_judge.forms.forms import JudgePrompt, ParsedReply
 from assay_judge.providers.provider import JudgeCall, Provider
-from assay_shared.errors import AssayError
+from assay_shared.errors import AssayError, BudgetExceeded
 from assay_shared.runtime.gather import gather
 from assay_shared.types import JudgeRequest, Label
 
@@ -35,6 +35,9 @@ class Votes:
         """Return `first` if it is beyond doubt, else the majority label, or UNSURE without one.
 
         A majority is more than half of the replies, `first` included. Failed votes are not counted.
+
+        Raises:
+            BudgetExceeded: a vote would cost more than is left.
         """
         if not self._is_in_doubt(first):
             return first
@@ -46,6 +49,8 @@ class Votes:
         async def vote(voter: Provider, number: int) -> ParsedReply | None:
             try:
                 return await voter.find(request, index, ask, replace(asking, vote=number))
+            except BudgetExceeded:
+                raise
             except AssayError:
                 return None
 

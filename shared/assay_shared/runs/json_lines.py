@@ -16,6 +16,7 @@ from assay_shared.text.strict_json import DuplicateKey, read_strict_json
 Row = TypeVar("Row")
 #: Most characters shown of a name or a reason.
 _MAX_SHOWN = 200
+_JSON_LINES = "the file must be JSON Lines: one JSON value on each line"
 
 
 def read_json_lines(
@@ -29,6 +30,14 @@ def read_json_lines(
     Raises:
         DatasetError: a row cannot be used; names file, line and field of the first such row.
     """
+    for _, row in read_numbered_rows(path, parse, id_of):
+        yield row
+
+
+def read_numbered_rows(
+    path: Path, parse: Callable[[object], Row], id_of: Callable[[Row], str] | None = None
+) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of a file as `read_json_lines` does, each with the number of its line."""
     seen: dict[str, int] = {}
     for number, line in _lines(path):
         where = f"{path}:{number}"
@@ -40,7 +49,7 @@ def read_json_lines(
                     f"{where}: {name!r} stands in line {seen[name]} already", field="id"
                 )
             seen[name] = number
-        yield row
+        yield number, row
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -89,7 +98,7 @@ def _value(line: str, where: str) -> object:
     try:
         return read_strict_json(line, takes_nan=True)
     except json.JSONDecodeError as error:
-        raise DatasetError(f"{where}: not JSON: {error.msg}") from None
+        raise DatasetError(f"{where}: not JSON: {error.msg}", hint=_JSON_LINES) from None
     except DuplicateKey as error:
         raise DatasetError(f"{where}: {error}") from None
     except ValueError as error:  # too deeply nested, or a number with thousands of digits

@@ -9,11 +9,12 @@ from prometheus_client import CollectorRegistry
 from assay_judge.bench.names import Reason
 from assay_judge.bench.results import BenchResults, Result
 from assay_judge.bench.sets import LabelledPair
+from assay_judge.ceiling import CeilingLedger
 from assay_judge.chain import JudgeChain, make_chain
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig
 from assay_judge.forms.templates import REASONED
-from assay_shared.errors import BudgetExceeded, ConfigError
-from assay_shared.providers.state.ledger import ProcessLedger, Spending
+from assay_shared.errors import ConfigError
+from assay_shared.providers.state.ledger import Spending
 from assay_shared.providers.state.state import make_shared_state
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.runtime.gather import gather
@@ -28,26 +29,19 @@ def template_of(reason: Reason) -> str:
     return REASONED if reason is Reason.BEFORE else ""
 
 
-class BenchLedger(ProcessLedger):
+class BenchLedger(CeilingLedger):
     """A ledger with a run for each judgement, and a ceiling over all of them.
 
     `money` is the cost of earlier starts of a resumed bench.
     """
 
     def __init__(self, ceiling: float | None, money: float) -> None:
-        super().__init__()
-        self._ceiling = ceiling
-        self._money = money
+        super().__init__("the bench", ceiling, money)
         self._num_requests: Counter[str] = Counter()
 
     async def check(self, run: str, caller: str, ceiling: float | None) -> None:
-        """Implement `Ledger.check` with the bench's own ceiling, and count the request.
-
-        Each request is checked once.
-        """
-        spent = self._money + (await self.spent()).money
-        if self._ceiling is not None and spent >= self._ceiling:
-            raise BudgetExceeded(f"the bench has spent {spent:.6f} of {self._ceiling:g}")
+        """Implement `Ledger.check` with the bench's own ceiling, and count the request."""
+        await super().check(run, caller, ceiling)
         self._num_requests[run] += 1
 
     async def of(self, run: str) -> tuple[int, Spending]:

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
 from assay_judge.calibration import statistics
+from assay_judge.calibration.log import Winner
 from assay_judge.calibration.observations import Observation
 from assay_judge.calibration_record import Estimate, PositionBias, SelfPreference
 
-Winner = Literal["A", "B", "tie"]
 _FAMILY = re.compile(r"[a-z]+")
 
 

@@ -1,13 +1,11 @@
 """A judge's labels on examples."""
 
-import asyncio
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from assay_judge.calibration.examples import Example
+from assay_judge.calibration.log import JudgementLine
 from assay_shared.interfaces import Judge
-from assay_shared.runtime.gather import gather
-from assay_shared.types import Abstention, JudgeRequest, Label
+from assay_shared.types import Abstention, JudgeRequest, JudgeResponse, Label
 
 #: Examples in flight for a judge at a time; its provider may allow fewer.
 MAX_IN_FLIGHT = 64
@@ -39,29 +37,30 @@ class Observation:
         return self.label is self.example.label
 
 
-async def observe(
-    judge: Judge, examples: Sequence[Example], on_done: Callable[[Observation], None]
-) -> list[Observation]:
-    """Judge each example separately; return the observations in the examples' order.
-
-    An abstention is an observation. Errors are raised.
-    """
-    room = asyncio.Semaphore(MAX_IN_FLIGHT)
-
-    async def one(example: Example) -> Observation:
-        async with room:
-            seen = await _ask(judge, example)
-        on_done(seen)
-        return seen
-
-    return await gather(one(example) for example in examples)
-
-
-async def _ask(judge: Judge, example: Example) -> Observation:
+async def ask_about(judge: Judge, name: str, what: str, example: Example) -> JudgementLine:
+    """Judge an example in a pass; return its line of the log. Errors are raised."""
     request = JudgeRequest(
         question=example.question, answers=(example.answer,), reference=example.reference
     )
-    (judgement,) = (await judge.judge(request)).judgements
+    response = await judge.judge(request)
+    line = line_of(response, name, what, example.id)
+    (judgement,) = response.judgements
+    label = None if isinstance(judgement, Abstention) else judgement.label
+    return line.model_copy(update={"gold": example.label, "label": label})
+
+
+def line_of(response: JudgeResponse, judge: str, what: str, name: str) -> JudgementLine:
+    """Return the line of a response without its verdict: its cost, and its reason or failure."""
+    judgement = response.judgements[0]
+    line = JudgementLine(
+        judge=judge,
+        pass_=what,
+        id=name,
+        num_requests=sum(attempt.num_requests for attempt in judgement.history),
+        tokens=response.cost.judge_tokens,
+        money=response.cost.money,
+    )
     if isinstance(judgement, Abstention):
-        return Observation(example, None, judgement.failure.message)
-    return Observation(example, judgement.label, judgement.reason, judgement.template)
+        failure = judgement.failure
+        return line.model_copy(update={"remark": failure.message, "failure": failure.failure_class})
+    return line.model_copy(update={"remark": judgement.reason, "template": judgement.template})

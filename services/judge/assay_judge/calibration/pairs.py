@@ -1,14 +1,13 @@
 """Pairs of a right and a wrong answer to the same question, judged in both orders."""
 
-import asyncio
+import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from assay_judge.calibration.bias import Winner
 from assay_judge.calibration.examples import Example
-from assay_judge.calibration.observations import MAX_IN_FLIGHT
+from assay_judge.calibration.log import PAIRS, JudgementLine, Winner
+from assay_judge.calibration.observations import line_of
 from assay_shared.interfaces import Judge
-from assay_shared.runtime.gather import gather
 from assay_shared.types import JudgeForm, JudgeRequest, Verdict
 
 MAX_PAIRS = 200
@@ -29,26 +28,26 @@ def make_pairs(examples: Sequence[Example]) -> list[tuple[Example, Example]]:
     return [(one, other) for one, other in turned[:MAX_PAIRS]]
 
 
-async def judge_pairs(
-    judge: Judge, pairs: Sequence[tuple[Example, Example]], on_done: Callable[[], None]
-) -> list[tuple[Winner, Winner]]:
-    """Return each pair's winner with A first and with B first, without pairs lacking a verdict."""
-    room = asyncio.Semaphore(MAX_IN_FLIGHT)
+def name_of(pair: tuple[Example, Example]) -> str:
+    """Return the id of a pair: the ids of both examples."""
+    return json.dumps([one.id for one in pair])
 
-    async def one(pair: tuple[Example, Example]) -> tuple[Winner, Winner] | None:
-        request = JudgeRequest(
-            question=pair[0].question,
-            answers=(pair[0].answer, pair[1].answer),
-            reference=pair[0].reference,
-            form=JudgeForm.PAIRWISE,
-        )
-        async with room:
-            judgement = (await judge.judge(request)).judgements[0]
-        on_done()
-        if not isinstance(judgement, Verdict):
-            return None
-        first, second = judgement.choices
-        return _WINNERS[first], _WINNERS[second]
 
-    judged = await gather(one(pair) for pair in pairs)
-    return [winners for winners in judged if winners is not None]
+async def ask_about_pair(judge: Judge, name: str, pair: tuple[Example, Example]) -> JudgementLine:
+    """Compare a pair's answers in both orders; return its line of the log.
+
+    The line has the winner with A first and with B first.
+    """
+    request = JudgeRequest(
+        question=pair[0].question,
+        answers=(pair[0].answer, pair[1].answer),
+        reference=pair[0].reference,
+        form=JudgeForm.PAIRWISE,
+    )
+    response = await judge.judge(request)
+    line = line_of(response, name, PAIRS, name_of(pair))
+    judgement = response.judgements[0]
+    if not isinstance(judgement, Verdict):
+        return line
+    first, second = judgement.choices
+    return line.model_copy(update={"winners": (_WINNERS[first], _WINNERS[second])})

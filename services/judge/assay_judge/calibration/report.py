@@ -5,24 +5,10 @@ from pathlib import Path
 
 from assay_judge.calibration import figures
 from assay_judge.calibration.estimates import number, percent
+from assay_judge.calibration.log import LOG, RECORD, REPORT
 from assay_judge.calibration_record import Agreement, Calibration, JudgeCalibration, McNemar
-from assay_shared.errors import Conflict
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text.markdown import table
-
-RECORD, REPORT, LOG = "calibration.json", "report.md", "judgements.jsonl"
-
-
-def create_folder(path: Path) -> None:
-    """Create a new folder for a report.
-
-    Raises:
-        Conflict: the path exists already.
-    """
-    try:
-        path.mkdir(parents=True)
-    except FileExistsError:
-        raise Conflict(f"{path} exists", hint="choose another folder with --output") from None
 
 
 def write_report(folder: Path, calibration: Calibration) -> None:
@@ -52,11 +38,25 @@ def _lines(calibration: Calibration, pictures: dict[str, str]) -> Iterator[str]:
         f"`{RECORD}`, every judgement in `{LOG}`."
     )
     yield ""
+    if calibration.num_repeated:
+        yield (
+            f"Left out: {calibration.num_repeated} lines with the question, reference and answer "
+            "of an earlier line."
+        )
+        yield ""
+    if calibration.verify:
+        checks = ", ".join(f"`{one}`" for one in calibration.verify)
+        yield (
+            f"**Not measured**: the chain's checks ({checks}) decide some answers before a judge "
+            "is asked. Each judge was asked about all examples, without them."
+        )
+        yield ""
     yield from table(SUMMARY, summary_rows(calibration))
     for title, name in pictures.items():
         yield from (f"## {title}", "", f"![{title}](figures/{name})", "")
     for judge in calibration.judges:
         yield from _judge_lines(judge)
+    yield from _cost_lines(calibration)
 
 
 def _judge_lines(judge: JudgeCalibration) -> Iterator[str]:
@@ -89,6 +89,18 @@ def _judge_lines(judge: JudgeCalibration) -> Iterator[str]:
         yield from table(
             ("abstentions", "why"), [[str(n), why] for why, n in judge.failures.items()]
         )
+
+
+def _cost_lines(calibration: Calibration) -> Iterator[str]:
+    yield "## Cost"
+    yield ""
+    yield "All requests, including failed ones and those of earlier starts."
+    yield ""
+    rows = [
+        [one.judge, str(one.cost.num_requests), str(one.cost.tokens), f"{one.cost.money:.6f}"]
+        for one in calibration.judges
+    ]
+    yield from table(("judge", "requests", "tokens", "money"), rows)
 
 
 def _agreement_cells(agreement: Agreement) -> list[str]:

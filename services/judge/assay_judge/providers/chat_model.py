@@ -42,16 +42,18 @@ class OpenAIProvider(ModelClient[ParsedReply]):
     has_prompt = True
 
     def __init__(
-        self, config: OpenAIProviderConfig, shared: SharedState, ceiling: float | None
+        self,
+        config: OpenAIProviderConfig,
+        shared: SharedState,
+        ceiling: float | None,
+        qualification: Qualification | None,
     ) -> None:
         super().__init__(config, shared, ceiling)
         self._step = Attempt(
             config.max_tokens, config.temperature, config.seed, config.reasoning_effort
         )
         self._is_structured = config.structured
-        self._qualification = (
-            Qualification(config.requirement, config.name) if config.requirement else None
-        )
+        self._qualification = qualification
 
     async def find(
         self, request: JudgeRequest, index: int, ask: JudgePrompt, asking: JudgeCall

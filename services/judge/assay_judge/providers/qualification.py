@@ -1,26 +1,40 @@
 """The calibration required of a judge before it may serve."""
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+
+from pydantic import JsonValue
 
 from assay_judge.calibration_record import Agreement, Calibration, JudgeCalibration
 from assay_judge.config import Requirement
 from assay_shared.errors import ConfigError, NotReady
+from assay_shared.text.masking import mask
 
 
 class Qualification:
     """A judge's calibration, checked against its requirement."""
 
-    def __init__(self, requirement: Requirement, judge: str) -> None:
-        """Read the calibration.
+    def __init__(
+        self, requirement: Requirement, judge: str, settings: Mapping[str, JsonValue]
+    ) -> None:
+        """Read the calibration; `settings` are those that decide the judge's verdicts now.
 
         Raises:
-            ConfigError: the calibration is missing, is unreadable, or lacks this judge.
+            ConfigError: the calibration is missing, is unreadable, lacks this judge, or measured
+                it with other settings.
         """
         calibration = Calibration.read(requirement.file)
         self._requirement = requirement
         self._created = calibration.created
         self._measured = _find(requirement.file, calibration, judge)
+        changes = "; ".join(_changes(self._measured.settings, settings))
+        if changes:
+            raise ConfigError(
+                f"{requirement.file} is of another judge {judge!r} than this one: {changes}",
+                hint="calibrate it again",
+            )
 
     def check(self, template: str | None, domain: str | None) -> None:
         """Raise unless the judge may serve `domain` (null: any) with the prompt of this hash.
@@ -34,6 +48,11 @@ class Qualification:
         """
         self._check_age()
         judge, measured = self._measured.judge, self._measured
+        if measured.template is None:
+            raise ConfigError(
+                f"judge {judge!r} gave no verdict when it was calibrated",
+                hint="calibrate it again",
+            )
         if measured.template != template:
             raise ConfigError(
                 f"judge {judge!r} was calibrated with prompt {measured.template} "
@@ -84,3 +103,18 @@ def _shown(agreement: Agreement) -> str:
         f"it is {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}] on {kappa.n} examples "
         "(the point estimate decides)"
     )
+
+
+def _changes(measured: Mapping[str, JsonValue], now: Mapping[str, JsonValue]) -> list[str]:
+    """Return a text for each setting with another value than when it was measured."""
+    return [
+        f"{name} {_change(measured.get(name), now.get(name))}"
+        for name in {**now, **measured}
+        if measured.get(name) != now.get(name)
+    ]
+
+
+def _change(was: JsonValue, now: JsonValue) -> str:
+    if isinstance(was, dict | list) or isinstance(now, dict | list):
+        return "differs"
+    return f"was {mask(json.dumps(was))} and is {mask(json.dumps(now))}"

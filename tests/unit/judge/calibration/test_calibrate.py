@@ -16,13 +16,14 @@ from sklearn import metrics
 
 from assay_judge.calibration import bias, measures, probes, statistics
 from assay_judge.calibration.examples import read_examples
+from assay_judge.calibration.log import Winner
 from assay_judge.calibration.run import run_calibration
 from assay_judge.calibration_record import Calibration, Estimate, JudgeCalibration
 from assay_judge.config import Requirement
 from assay_judge.providers.qualification import Qualification
 from assay_shared.errors import ConfigError, DatasetError, NotReady
 from tests.conftest import Serve
-from tests.support.calibrations import calibrated, seen
+from tests.support.calibrations import calibrated, seen, settings
 from tests.support.planted_judge import NUM_FICKLE, PlantedJudge, write_examples
 from tests.support.upstream import Upstream, says, verdict
 
@@ -187,7 +188,7 @@ def test_length_bias_is_that_of_errors_only() -> None:
 
 
 def test_position_bias_is_flips_and_which_side_they_take() -> None:
-    pairs: list[tuple[bias.Winner, bias.Winner]] = [("B", "A"), ("tie", "A")]
+    pairs: list[tuple[Winner, Winner]] = [("B", "A"), ("tie", "A")]
     pairs += [("A", "A")] * 5
     pairs += [("A", "B")] * 3
     found = bias.position_bias(pairs)
@@ -252,7 +253,17 @@ def line(**changes: object) -> str:
     ("bad", "message"),
     [
         ("{", r"examples.jsonl:2: not JSON"),
-        (line(label="UNSURE"), r"label: .*examples.jsonl:2: Input should be .*INCORRECT"),
+        ("id,question,answer", r"examples.jsonl:2: not JSON: .*must be JSON Lines: one JSON value"),
+        (line(label=["CORRECT"]), r'label: .*:2: must be CORRECT or INCORRECT, and is \["CORR'),
+        (
+            line(id="b", label="INCORRECT"),
+            r"^label: \S*examples.jsonl:2: INCORRECT, but line 1 has the same question, reference "
+            r"and answer as CORRECT \(remove the wrong line, or both\)$",
+        ),
+        (
+            line(label="UNSURE"),
+            r'^label: \S*:2: must be CORRECT or INCORRECT, and is "UNSURE"$',
+        ),
         (line(label=None), r"label: .*examples.jsonl:2: Field required"),
         (line(gold="x"), r"gold: .*examples.jsonl:2: Extra inputs"),
         (line(question=""), r"question: .*examples.jsonl:2: String should have at least 1"),
@@ -274,6 +285,19 @@ def test_examples_need_both_labels(tmp_path: Path) -> None:
         read_examples(path)
     with pytest.raises(DatasetError, match="there is no file"):
         read_examples(tmp_path / "none")
+    path.write_text("\n")
+    with pytest.raises(DatasetError, match=r"examples.jsonl has no examples$"):
+        read_examples(path)
+
+
+def test_equal_rows_are_one_example(tmp_path: Path) -> None:
+    path = tmp_path / "examples.jsonl"
+    rows = [line(id=str(n)) for n in range(30)]
+    others = [line(id="x", label="INCORRECT", answer="y"), line(id="z", reference="r")]
+    path.write_text("\n\n".join([*rows, *others]))
+    found = read_examples(path)
+    assert [one.id for one in found.examples] == ["0", "x", "z"]
+    assert found.repeated == [2 * n + 1 for n in range(1, 30)]
 
 
 # Probes
@@ -427,7 +451,7 @@ def test_a_judge_that_is_good_enough_may_serve(tmp_path: Path) -> None:
     path = calibrated(tmp_path, age_days=6)
     requirement = Requirement(file=path, minimum_kappa=0.7, domains={"law": -0.5}, max_age_days=7)
     for domain in (None, "math", "law"):
-        Qualification(requirement, "primary").check("abc", domain)
+        Qualification(requirement, "primary", settings()).check("abc", domain)
 
 
 def test_the_point_estimate_decides_and_the_refusal_says_so(tmp_path: Path) -> None:
@@ -437,7 +461,7 @@ def test_the_point_estimate_decides_and_the_refusal_says_so(tmp_path: Path) -> N
         match=r"^judge 'primary' may serve domain 'math' only while kappa is at least 0.71: "
         r"it is 0.70 \[0.5\d, 0.8\d\] on 120 examples \(the point estimate decides\)$",
     ):
-        Qualification(requirement, "primary").check("abc", "math")
+        Qualification(requirement, "primary", settings()).check("abc", "math")
 
 
 @pytest.mark.parametrize(
@@ -454,17 +478,17 @@ def test_what_was_not_measured_or_is_too_low_is_refused(
 ) -> None:
     requirement = Requirement(file=calibrated(tmp_path), minimum_kappa=0.5)
     with pytest.raises(ConfigError, match=message):
-        Qualification(requirement, judge).check(template, domain)
+        Qualification(requirement, judge, settings()).check(template, domain)
 
 
 def test_an_old_missing_or_broken_file_is_refused(tmp_path: Path) -> None:
     old = Requirement(file=calibrated(tmp_path, 8), minimum_kappa=0.5, max_age_days=7)
-    qualification = Qualification(old, "primary")
+    qualification = Qualification(old, "primary", settings())
     with pytest.raises(NotReady, match=r"is 8.0 days old; 7 are allowed \(calibrate again"):
         qualification.check("abc", None)
     none = Requirement(file=tmp_path / "none.json", minimum_kappa=0.5)
     with pytest.raises(ConfigError, match="there is no calibration"):
-        Qualification(none, "primary")
+        Qualification(none, "primary", settings())
     old.file.write_text("{}")
-    with pytest.raises(ConfigError, match=r"created: .* is not a calibration"):
-        Qualification(old, "primary")
+    with pytest.raises(ConfigError, match=r"it has no created \(calibrate again\)"):
+        Qualification(old, "primary", settings())
