@@ -207,7 +207,7 @@ def append_line(path: Path, line: str) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b", buffering=0) as file:
-        size = _whole_lines(file)
+        size = _cut_off_partial_line(file)
         content = line.encode() + b"\n"
         try:
             while content:
@@ -217,7 +217,19 @@ def append_line(path: Path, line: str) -> None:
             raise
 
 
-def _whole_lines(file: FileIO) -> int:
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, except a last one left incomplete by a killed process.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line
+
+
+def _cut_off_partial_line(file: FileIO) -> int:
     """Cut off a last line left incomplete by a killed process; return the size of the rest."""
     size = end = file.seek(0, os.SEEK_END)
     if size > 0:

@@ -1,6 +1,5 @@
 """The file results.jsonl: a line for each judged or failed pair."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from assay_judge.bench.names import Reason
 from assay_judge.bench.sets import Difficulty, LabelledPair
 from assay_shared.errors import DatasetError
+from assay_shared.runs.run_folder import append_line, whole_lines
 from assay_shared.types import Failure, FailureClass
 
 
@@ -57,7 +57,7 @@ class BenchResults:
     def __init__(self, path: Path) -> None:
         """Read the existing file, if any.
 
-        A last line cut short by a kill is removed: its pair is asked again.
+        A last line cut short by a kill does not count: its pair is asked again.
 
         Raises:
             DatasetError: a line is not a result; the message names the line.
@@ -65,7 +65,8 @@ class BenchResults:
         self._path = path
         self._lines: list[Result] = []
         self._latest: dict[tuple[str, Reason], Result] = {}
-        for number, line in enumerate(_whole_lines(path), start=1):
+        lines = (line for line in whole_lines(path) if line != b"\n") if path.exists() else ()
+        for number, line in enumerate(lines, start=1):
             try:
                 self._take(Result.model_validate_json(line))
             except ValidationError as error:
@@ -74,8 +75,7 @@ class BenchResults:
 
     def add(self, result: Result) -> None:
         """Append a result to the file."""
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(result.model_dump_json() + "\n")
+        append_line(self._path, result.model_dump_json())
         self._take(result)
 
     def _take(self, result: Result) -> None:
@@ -100,13 +100,3 @@ class BenchResults:
     def is_judged(self, pair: LabelledPair, reason: Reason) -> bool:
         found = self._latest.get((pair.key, reason))
         return found is not None and found.failure is None
-
-
-def _whole_lines(path: Path) -> list[bytes]:
-    if not path.exists():
-        return []
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
-    return [line for line in data[:whole].split(b"\n") if line]

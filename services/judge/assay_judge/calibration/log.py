@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from assay_judge.calibration_record import Expense
 from assay_shared.errors import Conflict, DatasetError
-from assay_shared.runs.run_folder import append_line, write_atomically
+from assay_shared.runs.run_folder import append_line, whole_lines, write_atomically
 from assay_shared.runs.run_lock import LOCK, held
 from assay_shared.types import FailureClass, Label
 
@@ -56,8 +56,8 @@ class JudgementLog:
         self._path = path
         self._verdicts: dict[tuple[str, str, str], JudgementLine] = {}
         self._costs: dict[str, Expense] = {}
-        data = path.read_bytes() if path.exists() else b""
-        for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
+        lines = whole_lines(path) if path.exists() else ()
+        for number, line in enumerate(lines, start=1):
             try:
                 self._take(JudgementLine.model_validate_json(line))
             except ValidationError as error:

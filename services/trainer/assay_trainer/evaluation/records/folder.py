@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from assay_shared.errors import DatasetError, NotFound
 from assay_shared.runs.json_lines import read_json_lines
-from assay_shared.runs.run_folder import append_line, write_atomically
+from assay_shared.runs.run_folder import append_line, whole_lines, write_atomically
 from assay_trainer.evaluation.records.consistency import (
     check_complete,
     check_digest,
@@ -197,12 +197,9 @@ class EvaluationFolder:
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, except a last one without an end: a killed process left it."""
+    """Yield the whole lines of a file that has to be readable."""
     try:
-        with path.open("rb") as file:
-            for line in file:
-                if line.endswith(b"\n"):
-                    yield line
+        yield from whole_lines(path)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error}") from None
 
