@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
 
 from assay_judge.app import create_app
@@ -60,6 +61,15 @@ def write_config(folder: Path, *chain: dict[str, object], **more: object) -> Pat
     return path
 
 
+def judge_of(folder: Path, *chain: dict[str, object], **more: object) -> FastAPI:
+    """Return the judge service with a chain."""
+    return create_app(JudgeSettings(judge_config=write_config(folder, *chain, **more)))
+
+
+def requirement(file: Path) -> dict[str, object]:
+    return {"file": str(file), "minimum_kappa": 0.6}
+
+
 async def calibrate(folder: Path, config: Path, *, num_repeats: int = 1) -> Path:
     """Calibrate on the rows of the folder; return the calibration's file."""
     output = folder / "report"
@@ -105,10 +115,10 @@ async def test_a_calibration_of_other_settings_stops_the_start(
     write_rows(tmp_path)
     url = serve(Upstream(fair).app)
     file = await calibrate(tmp_path, write_config(tmp_path, provider(url)))
-    required = {"file": str(file), "minimum_kappa": 0.6}
+    required = requirement(file)
     served = provider(url, requirement=required, **changes)
     with pytest.raises(ConfigError, match=f"another judge 'j' .*: {message} .calibrate it again"):
-        create_app(JudgeSettings(judge_config=write_config(tmp_path, served, **more)))
+        judge_of(tmp_path, served, **more)
 
 
 async def test_a_replica_with_other_limits_may_serve(serve: Serve, tmp_path: Path) -> None:
@@ -116,14 +126,14 @@ async def test_a_replica_with_other_limits_may_serve(serve: Serve, tmp_path: Pat
     file = await calibrate(tmp_path, write_config(tmp_path, provider(serve(Upstream(fair).app))))
     replica = provider(
         serve(Upstream(fair).app),
-        requirement={"file": str(file), "minimum_kappa": 0.6},
+        requirement=requirement(file),
         timeout_s=5.0,
         limits={"concurrency": 2},
         price={"input_per_million": 1},
         open_after=2,
         cooldown_s=1.0,
     )
-    url = serve(create_app(JudgeSettings(judge_config=write_config(tmp_path, replica))))
+    url = serve(judge_of(tmp_path, replica))
     async with JudgeClient(url, retry=NO_RETRY) as client:
         request = JudgeRequest(question="Question", answers=("right answer",))
         (judgement,) = (await client.judge(request)).judgements
@@ -139,9 +149,9 @@ async def test_a_calibration_of_a_judge_without_a_model_is_not_one_of_a_model(
     (tmp_path / "examples.jsonl").write_text("\n".join(map(json.dumps, known)))
     config = write_config(tmp_path, {"kind": "reference", "name": "j"})
     file = await calibrate(tmp_path, config)
-    served = provider("http://127.0.0.1:1", requirement={"file": str(file), "minimum_kappa": 0.6})
+    served = provider("http://127.0.0.1:1", requirement=requirement(file))
     with pytest.raises(ConfigError, match='kind was "reference" and is "openai"'):
-        create_app(JudgeSettings(judge_config=write_config(tmp_path, served)))
+        judge_of(tmp_path, served)
 
 
 async def test_further_fields_of_requests_are_recorded_as_a_hash(
@@ -153,12 +163,12 @@ async def test_further_fields_of_requests_are_recorded_as_a_hash(
     file = await calibrate(tmp_path, write_config(tmp_path, chain))
     for kept in file.parent.glob("*.*"):
         assert kept.is_dir() or b"secret-word" not in kept.read_bytes()
-    required = {"file": str(file), "minimum_kappa": 0.6}
+    required = requirement(file)
     same = provider(url, extra_body={"user": {"a": 1, "b": "secret-word"}}, requirement=required)
-    create_app(JudgeSettings(judge_config=write_config(tmp_path, same)))
+    judge_of(tmp_path, same)
     other = provider(url, extra_body={"user": {"a": 1, "b": "other-word"}}, requirement=required)
     with pytest.raises(ConfigError, match="one: extra_body differs .calibrate"):
-        create_app(JudgeSettings(judge_config=write_config(tmp_path, other)))
+        judge_of(tmp_path, other)
 
 
 async def test_a_file_without_the_settings_asks_for_another_calibration(
@@ -170,9 +180,9 @@ async def test_a_file_without_the_settings_asks_for_another_calibration(
     old = json.loads(file.read_text())
     del old["judges"][0]["settings"]
     file.write_text(json.dumps(old))
-    served = provider(url, requirement={"file": str(file), "minimum_kappa": 0.6})
+    served = provider(url, requirement=requirement(file))
     with pytest.raises(ConfigError, match=r"it has no judges.0.settings \(calibrate again\)"):
-        create_app(JudgeSettings(judge_config=write_config(tmp_path, served)))
+        judge_of(tmp_path, served)
 
 
 def doubtful(asked: Mapping[str, Any]) -> dict[str, object]:
@@ -200,10 +210,8 @@ async def test_a_judge_that_votes_is_measured_with_its_votes(
     measured = Calibration.read(file).judges[0]
     assert measured.overall.kappa is not None
     assert measured.overall.kappa.value == 1.0
-    required = first | {"requirement": {"file": str(file), "minimum_kappa": 0.6}}
-    url = serve(
-        create_app(JudgeSettings(judge_config=write_config(tmp_path, required, *others, **voting)))
-    )
+    required = first | {"requirement": requirement(file)}
+    url = serve(judge_of(tmp_path, required, *others, **voting))
     async with JudgeClient(url, retry=NO_RETRY) as client:
         request = JudgeRequest(question="Question", answers=("right answer",))
         (judgement,) = (await client.judge(request)).judgements
@@ -301,8 +309,8 @@ async def test_a_dead_judge_of_a_chain_leaves_the_others_measured(
     assert (first.overall.kappa, first.answered_nothing, first.stability) == (None, True, None)
     assert second.overall.kappa is not None
     assert second.overall.kappa.value == 1.0
-    served = dead | {"requirement": {"file": str(file), "minimum_kappa": 0.6}}
-    url = serve(create_app(JudgeSettings(judge_config=write_config(tmp_path, served))))
+    served = dead | {"requirement": requirement(file)}
+    url = serve(judge_of(tmp_path, served))
     async with JudgeClient(url, retry=NO_RETRY) as client:
         request = JudgeRequest(question="Question", answers=("right answer",))
         (judgement,) = (await client.judge(request)).judgements
