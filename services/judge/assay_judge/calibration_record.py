@@ -1,10 +1,17 @@
 """The contents of calibration.json: the measurements of judges on labelled examples."""
 
-from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    JsonValue,
+    ValidationError,
+)
 
 from assay_shared.errors import ConfigError
 
@@ -16,11 +23,13 @@ class Record(BaseModel):
 
 
 class Estimate(Record):
-    """A value with its 95% interval; `n` is the number of examples behind it."""
+    """A share, kappa or difference of shares with its 95% interval; `n` examples are behind it."""
 
-    value: float
-    low: float
-    high: float
+    model_config = ConfigDict(strict=True)
+
+    value: Annotated[float, Field(ge=-1, le=1)]
+    low: FiniteFloat
+    high: FiniteFloat
     n: int
 
 
@@ -159,7 +168,7 @@ class JudgeCalibration(Record):
 class Calibration(Record):
     """The whole of calibration.json. `dataset_digest` is the SHA-256 of the examples' file."""
 
-    created: datetime
+    created: AwareDatetime
     dataset: str
     dataset_digest: str
     num_examples: int

@@ -154,6 +154,31 @@ async def test_a_calibration_of_a_judge_without_a_model_is_not_one_of_a_model(
         judge_of(tmp_path, served)
 
 
+@pytest.mark.parametrize("value", [float("nan"), 5, -2, "0.9", True])
+async def test_a_kappa_that_is_none_qualifies_nobody(
+    serve: Serve, tmp_path: Path, value: object
+) -> None:
+    write_rows(tmp_path)
+    url = serve(Upstream(fair).app)
+    file = await calibrate(tmp_path, write_config(tmp_path, provider(url)))
+    changed = json.loads(file.read_text())
+    changed["judges"][0]["overall"]["kappa"]["value"] = value
+    file.write_text(json.dumps(changed))
+    with pytest.raises(ConfigError, match=r"overall\.kappa\.value"):
+        judge_of(tmp_path, provider(url, requirement=requirement(file)))
+
+
+async def test_a_date_without_a_time_zone_is_refused_at_the_start(
+    serve: Serve, tmp_path: Path
+) -> None:
+    write_rows(tmp_path)
+    url = serve(Upstream(fair).app)
+    file = await calibrate(tmp_path, write_config(tmp_path, provider(url)))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"created": "2026-11-01T00:00:00"}))
+    with pytest.raises(ConfigError, match="created"):
+        judge_of(tmp_path, provider(url, requirement=requirement(file)))
+
+
 async def test_further_fields_of_requests_are_recorded_as_a_hash(
     serve: Serve, tmp_path: Path
 ) -> None:
