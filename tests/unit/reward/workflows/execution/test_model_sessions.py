@@ -133,13 +133,13 @@ async def test_every_answered_request_is_on_the_bill_of_a_failed_run() -> None:
     [
         ({"max_calls": 1}, "1 calls is spent"),
         ({"max_tokens": 100}, "100 tokens is spent"),
-        ({"timeout_s": 0.001}, "0.001 s is spent"),
+        ({"timeout_s": 0.02}, "0.02 s is spent"),
     ],
 )
 async def test_the_budget_of_the_executor_s_file_holds_for_workflows(
     limits: dict[str, float], said: str
 ) -> None:
-    async with executor_of(lambda _: Said("Answer: 42"), budget=limits) as executor:
+    async with executor_of(lambda _: Said("Answer: 42", delay_s=0.1), budget=limits) as executor:
         (run,) = await runs_of(executor, 1)
     assert run.failure is not None
     assert run.failure.failure_class is FailureClass.BUDGET
