@@ -26,7 +26,9 @@ def serve(
 @app.command()
 def run(
     file: Path = typer.Argument(exists=True, dir_okay=False, help="The program."),
-    language: str = typer.Option("python", help="Its language."),
+    language: str | None = typer.Option(
+        None, help="Its language. Default: by the end of the file's name, else python."
+    ),
     stdin: str = typer.Option("", help="Its standard input."),
 ) -> None:
     """Run one program here, without the service, and print the result as JSON.
@@ -37,6 +39,7 @@ def run(
 
     from prometheus_client import CollectorRegistry
 
+    from assay_sandbox.languages.languages import language_of
     from assay_sandbox.sandbox import LocalSandbox
     from assay_sandbox.settings import SandboxSettings
     from assay_shared.errors import InvalidInput
@@ -47,7 +50,8 @@ def run(
         code = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{file} is not UTF-8: byte {error.start}", field="FILE") from None
-    request = ExecutionRequest(code=code, language=language, stdin=stdin)
+    chosen = language_of(file.name) if language is None else language
+    request = ExecutionRequest(code=code, language=chosen, stdin=stdin)
 
     async def run_once() -> ExecutionResult:
         sandbox = LocalSandbox(read_settings(SandboxSettings), CollectorRegistry())

@@ -28,7 +28,7 @@ from assay_judge.bench.results import BenchResults, Result
 from assay_judge.bench.sets import LabelledPair, PairSet, read_set
 from assay_judge.config import JudgeConfig
 from assay_judge.forms.templates import Templates
-from assay_shared.errors import ConfigError, Conflict
+from assay_shared.errors import ConfigError, Conflict, JudgeFault
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.settings.run_file import load_config
 from assay_shared.types import JudgeForm
@@ -82,7 +82,8 @@ def run_bench(plan: BenchPlan) -> Bench:
     """Ask about every pair of the plan without a verdict in `output`; write and return the report.
 
     Raises:
-        AssayError: a file cannot be used, or `output` has results of another chain or set.
+        AssayError: a file cannot be used, `output` has results of another chain or set, or no
+            pair that was asked got a verdict.
     """
     found = read_set(plan.name, plan.data)
     pairs = found.select(plan.subsets, plan.limit, plan.seed)
@@ -109,7 +110,18 @@ def run_bench(plan: BenchPlan) -> Bench:
     bench = summarise(plan, config, found, pairs, results)
     write_report(plan.output, bench)
     _show(console, plan, bench)
+    _check_verdicts(bench)
     return bench
+
+
+def _check_verdicts(bench: Bench) -> None:
+    """Raise JudgeFault if pairs were asked and none got a verdict."""
+    measured = [one.overall.outcomes.failed for one in bench.arms.values()]
+    asked = sum(one.overall.num_pairs for one in bench.arms.values())
+    if not asked or sum(measured) < asked:
+        return
+    (message, *_), *_ = (one.failures for one in bench.arms.values() if one.failures)
+    raise JudgeFault(f"no pair got a verdict; the most frequent failure: {message}")
 
 
 def _progress(console: Console) -> Progress:

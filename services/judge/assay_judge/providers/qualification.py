@@ -12,6 +12,9 @@ from assay_judge.config import Requirement
 from assay_shared.errors import ConfigError, NotReady
 from assay_shared.text.masking import mask
 
+#: The clock of the machine that calibrated may be ahead of this one's by as much.
+_CLOCKS_DIFFER_DAYS = 1.0
+
 
 class Qualification:
     """A judge's calibration, checked against its requirement."""
@@ -78,8 +81,16 @@ class Qualification:
 
     def _check_age(self) -> None:
         required = self._requirement
+        if required.max_age_days is None:
+            return
         age_days = (datetime.now(UTC) - self._created).total_seconds() / 86400
-        if required.max_age_days is not None and age_days > required.max_age_days:
+        if age_days < -_CLOCKS_DIFFER_DAYS:
+            raise NotReady(
+                f"the calibration {required.file} is of {self._created:%Y-%m-%d %H:%M} UTC, which "
+                "is in the future",
+                hint="correct this machine's clock, or calibrate again and restart the judge",
+            )
+        if age_days > required.max_age_days:
             raise NotReady(
                 f"the calibration {required.file} is {age_days:.1f} days old; "
                 f"{required.max_age_days:g} are allowed",

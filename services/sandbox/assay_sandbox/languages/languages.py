@@ -1,6 +1,7 @@
 """The table of languages: a new language is a new row."""
 
 import re
+from pathlib import PurePath
 
 from assay_sandbox.languages.interpreted import INTERPRETED
 from assay_sandbox.languages.jvm import JVM
@@ -129,6 +130,15 @@ LANGUAGES = {
         *TEST_RUNNERS,
     )
 }
+
+
+def language_of(file: str) -> str:
+    """Return the first language of the table whose files end as this one does; else python."""
+    suffix = PurePath(file).suffix.lower()
+    names = (
+        one.name for one in LANGUAGES.values() if PurePath(one.source).suffix.lower() == suffix
+    )
+    return next(names, "python")
 
 
 def find_language(name: str) -> Language:

@@ -226,10 +226,9 @@ async def _at_fixed_times(
     await asyncio.gather(*tasks)
 
 
-HEADINGS = [
-    "attack", "requests", "/health p50 ms", "p99", "max", "not right",
-    "print(1) p50 ms", "p99", "max", "not right",
-]  # fmt: skip
+HEADINGS = ["attack", "requests", "/health", "lost", "print(1)", "lost"]
+#: Of a table with these headings.
+UNITS = "Latencies in milliseconds: p50, p99, maximum. Lost: requests without the right answer."
 
 
 def rows(found: Iterable[UnderAttack]) -> Iterator[list[str]]:
@@ -239,9 +238,12 @@ def rows(found: Iterable[UnderAttack]) -> Iterator[list[str]]:
 
 
 def _cells(felt: Felt) -> list[str]:
-    shown = [percentile(felt.latencies_ms, share) for share in _SHARES]
-    cells = ["-" if value is None else f"{value:.1f}" for value in shown]
-    return [*cells, str(felt.num_not_right)]
+    values = [percentile(felt.latencies_ms, share) for share in _SHARES]
+    shown = ", ".join(
+        "-" if value is None else f"{value:.1f}" if value < 10 else f"{value:.0f}"
+        for value in values
+    )
+    return [shown, str(felt.num_not_right)]
 
 
 def draw(found: Sequence[UnderAttack], title: str, path: Path) -> None:

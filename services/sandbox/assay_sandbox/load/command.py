@@ -248,10 +248,13 @@ def attacks(
     bench = attack_bench.bench_attacks(names, duration_s, settings, show)
     isolation, found = asyncio.run(bench)
     title = f"isolation {isolation}, {duration_s:g} s of each attack"
-    table = Table(*attack_bench.HEADINGS, title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    for name in attack_bench.HEADINGS:
+        table.add_column(name, no_wrap=name != "attack")
     for row in attack_bench.rows(found):
         table.add_row(*row)
     console.print(table)
+    console.print(attack_bench.UNITS)
     if output is not None:
         facts = {"isolation": isolation, "duration_s": duration_s}
         output.write_text(json.dumps(facts | {"attacks": [one.facts() for one in found]}, indent=1))

@@ -22,7 +22,7 @@ from assay_judge.bench.run import BenchPlan, run_bench
 from assay_judge.bench.sets import STYLES, read_set
 from assay_judge.calibration import statistics
 from assay_judge.calibration_record import Estimate
-from assay_shared.errors import ConfigError, Conflict, DatasetError
+from assay_shared.errors import ConfigError, Conflict, DatasetError, JudgeFault
 from assay_shared.types import Failure, FailureClass
 from tests.conftest import Serve
 from tests.support.planted_judge import Planted, PlantedPairJudge
@@ -490,7 +490,10 @@ def test_an_endpoint_that_fails_gives_failures_and_no_measure(
 ) -> None:
     write_config(tmp_path, serve(Upstream(400).app))
     write_lines(tmp_path / "data/llmbar/set.jsonl", map(llmbar_row, range(6)))
-    one = bench().arms[Reason.AFTER].overall
+    with pytest.raises(JudgeFault, match="no pair got a verdict; the most frequent .*HTTP 400"):
+        bench()
+    found = Bench.model_validate_json((tmp_path / "report/summary.json").read_bytes())
+    one = found.arms[Reason.AFTER].overall
     assert (one.outcomes.failed, one.accuracy, known(one.failed).value) == (6, None, 1.0)
     report = (tmp_path / "report/report.md").read_text()
     assert ("accuracy.png" in report, "orders.png" in report) == (False, True)

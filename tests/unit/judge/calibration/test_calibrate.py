@@ -486,6 +486,9 @@ def test_an_old_missing_or_broken_file_is_refused(tmp_path: Path) -> None:
     qualification = Qualification(old, "primary", settings())
     with pytest.raises(NotReady, match=r"is 8.0 days old; 7 are allowed \(calibrate again"):
         qualification.check("abc", None)
+    future = Requirement(file=calibrated(tmp_path, -2), minimum_kappa=0.5, max_age_days=7)
+    with pytest.raises(NotReady, match=r"is in the future \(correct this machine's clock"):
+        Qualification(future, "primary", settings()).check("abc", None)
     none = Requirement(file=tmp_path / "none.json", minimum_kappa=0.5)
     with pytest.raises(ConfigError, match="there is no calibration"):
         Qualification(none, "primary", settings())
