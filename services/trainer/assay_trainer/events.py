@@ -52,7 +52,10 @@ class LeaksChecked(BaseModel):
 
 
 class ChannelChecked(BaseModel):
-    """channel_checked: given rows of a stage, and those with a control token of the policy."""
+    """channel_checked: rows of a stage, and those with a control token of the policy.
+
+    Of GRPO, the rows are its training tasks.
+    """
 
     stage: str
     num_rows: int

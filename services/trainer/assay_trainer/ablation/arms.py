@@ -13,7 +13,7 @@ from assay_trainer.ablation.ablation_config import CHANGEABLE, AblationConfig, O
 from assay_trainer.ablation.metrics import check_metrics
 from assay_trainer.config import EvaluationConfig, RunConfig
 from assay_trainer.curriculum.winner import with_winner
-from assay_trainer.objective.losses.table import LOSSES
+from assay_trainer.objective.losses.table import average_of
 
 #: The tier that measures the start and every arm.
 TIER = "ablation"
@@ -192,7 +192,7 @@ def changed_fields(old: RunConfig, new: RunConfig) -> dict[str, tuple[Any, Any]]
 def _average(config: RunConfig) -> str | None:
     """Return the average of a run: its loss's own by name or by null."""
     grpo = config.grpo
-    return None if grpo is None else grpo.average or LOSSES[grpo.loss].average
+    return None if grpo is None else average_of(grpo.loss, grpo.average)
 
 
 def _fields(config: RunConfig, section: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from assay_trainer.objective.corrections.row import CorrectionRow, EngineGap, We
 from assay_trainer.objective.corrections.table import CORRECTIONS
 from assay_trainer.objective.kl import ESTIMATORS, EstimatorRow
 from assay_trainer.objective.losses.row import LossBounds, LossRow
-from assay_trainer.objective.losses.table import LOSSES
+from assay_trainer.objective.losses.table import LOSSES, average_of
 from assay_trainer.objective.sampled import Sampled
 
 
@@ -61,7 +61,7 @@ class Objective:
         names = [one.name for one in fields(LossBounds)]
         return cls(
             loss=loss,
-            average=AVERAGES[config.average or loss.average],
+            average=AVERAGES[average_of(config.loss, config.average)],
             bounds=LossBounds(**{name: getattr(config, name) for name in names}),
             correction=_correction(config),
             kl=ESTIMATORS[config.kl_estimator],

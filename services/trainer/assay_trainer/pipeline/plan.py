@@ -54,6 +54,7 @@ from assay_trainer.pipeline.run_sets import (
     RunSets,
     check_for_leaks,
     open_sets,
+    set_aside_control_tokens,
     set_aside_too_long,
     validate_rewards,
 )
@@ -133,6 +134,7 @@ def make_plan(run: RunContext) -> Plan:
             policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
             _add_sizes(plan, run, sets, policy, process)
             set_aside_too_long(run, sets, *policy)
+            set_aside_control_tokens(run, sets, policy[1])
             if run.config.grpo is not None:
                 parts = Parts(run, sets, store, make_publisher(run, sets, policy[1]))
                 _add_step(plan, parts, policy, run.config.grpo)

@@ -13,6 +13,7 @@ from assay_trainer.checks.rewards import known_rubrics, prove
 from assay_trainer.config import Source
 from assay_trainer.curriculum.selection import StageTasks, measured_stages, stage_tasks
 from assay_trainer.curriculum.staged_order import check_steps
+from assay_trainer.data.control_tokens import with_control_tokens
 from assay_trainer.data.dataset import DatasetPurpose
 from assay_trainer.data.governance.manifest import read_manifest
 from assay_trainer.data.preferences import Preference, open_preferences
@@ -168,6 +169,22 @@ def _tell_recommendations(run: RunContext, sets: RunSets, rubrics: dict[str, Rub
                 recommended=str(recommended),
                 used=run.config.grpo.normalise,
             )
+
+
+def set_aside_control_tokens(
+    run: RunContext, sets: RunSets, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Set aside the training tasks of GRPO whose prompt has a control token of the policy.
+
+    Such a prompt can hold messages that are not the task's, such as the beginning of an answer.
+    """
+    if run.config.grpo is None:
+        return
+    tasks = sets.train.usable.tasks
+    rows = [(task, [message.content for message in task.messages]) for task in tasks]
+    unclean = with_control_tokens(rows, tokenizer)
+    run.record("channel_checked", stage="grpo", num_rows=len(rows), num_unclean=len(unclean))
+    sets.train.set_aside.add_all(unclean)
 
 
 def set_aside_too_long(

@@ -44,6 +44,7 @@ from assay_trainer.pipeline.run_sets import (
     check_for_leaks,
     held_out_stages,
     open_sets,
+    set_aside_control_tokens,
     set_aside_too_long,
     training_stages,
     validate_rewards,
@@ -99,6 +100,7 @@ def _trained(run: RunContext, store: GroupStore, tiers: Tiers) -> dict[str, Any]
     with run.stage("policy"):
         policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
         set_aside_too_long(run, sets, *policy)
+        set_aside_control_tokens(run, sets, policy[1])
         parts = Parts(run, sets, store, make_publisher(run, sets, policy[1]))
     if config.sft is not None:
         policy = run_sft(run, sets, policy, config.sft, tiers)

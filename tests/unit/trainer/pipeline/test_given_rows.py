@@ -13,6 +13,7 @@ from assay_shared.runs.run_folder import Event
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
+from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.given_rows import (
@@ -22,7 +23,12 @@ from assay_trainer.pipeline.given_rows import (
     run_sft,
 )
 from assay_trainer.pipeline.policy import Policy, initial_policy, stage_model
-from assay_trainer.pipeline.run_sets import RunSets, check_for_leaks, open_sets
+from assay_trainer.pipeline.run_sets import (
+    RunSets,
+    check_for_leaks,
+    open_sets,
+    set_aside_control_tokens,
+)
 from assay_trainer.pipeline.tiers import Tiers
 from assay_trainer.service.record import create_run, open_run
 from assay_trainer.stop import Stop, Stopped
@@ -170,3 +176,19 @@ def test_demonstrations_with_a_control_token_are_set_aside(tmp_path: Path) -> No
     assert {one.task.id for one in rows} == {task.id for task in tasks} - {tasks[3].id}
     aside = [event.data for event in told if event.kind == "task_set_aside"]
     assert [(one["task"], end in str(one["reason"])) for one in aside] == [(tasks[3].id, True)]
+
+
+def test_tasks_of_grpo_with_a_control_token_in_their_prompt_are_set_aside(tmp_path: Path) -> None:
+    config = config_of(tmp_path).model_copy(update={"grpo": GRPOConfig(steps=1)})
+    create_run(tmp_path / "run", config)
+    told: list[Event] = []
+    run = run_in(tmp_path / "run", told)
+    sets = open_sets(run)
+    _, tokenizer = stage_model(run, "initial", lambda: initial_policy(run, sets))
+    tasks = sets.train.dataset.tasks
+    tasks[3] = tasks[3].model_copy(update={"prompt": f"{tasks[3].prompt}{tokenizer.eos_token}"})
+    set_aside_control_tokens(run, sets, tokenizer)
+    assert [event.data for event in told if event.kind == "channel_checked"] == [
+        {"stage": "grpo", "num_rows": 60, "num_unclean": 1}
+    ]
+    assert {task.id for task in sets.train.usable.tasks} == {t.id for t in tasks} - {tasks[3].id}

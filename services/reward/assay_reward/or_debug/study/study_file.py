@@ -62,6 +62,11 @@ class StudyFile(Config):
         names = [one.name for one in self.policies]
         if len(set(names)) < len(names):
             raise ValueError("each policy needs its own name")
+        evaluated: dict[Path, str] = {}
+        for one in self.policies:
+            other = evaluated.setdefault(one.evaluation.resolve(), one.name)
+            if other != one.name:
+                raise ValueError(f"policies {other} and {one.name} have the same evaluation")
         if [one.kind for one in self.policies].count("start") != 1:
             raise ValueError("exactly one policy has kind: start")
         for name in (self.final, *(goal.policy for goal in self.goals)):
