@@ -190,7 +190,7 @@ class StepEvent(BaseModel):
     dropped_length_mean: float | None = None
     length_max: int | None = None
     truncated_share: float | None = None
-    #: The most GPU memory in use so far; null without a GPU.
+    #: The most GPU memory in use since it last ran out; null without a GPU.
     memory_bytes: int | None = None
     #: Null where no token of the trainer's own version was at hand.
     mismatch: Mismatch | None = None

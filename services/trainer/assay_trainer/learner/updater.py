@@ -65,7 +65,7 @@ class UpdateFacts:
     learning_rate: float
     #: Share of the weights that the update changed, estimated from a part of them.
     moved_share: float
-    #: The most GPU memory in use so far; None without a GPU.
+    #: The most GPU memory in use since it last ran out; None without a GPU.
     memory_bytes: int | None
 
 
@@ -137,6 +137,9 @@ class Updater:
         if sums is None:  # not in the handler: its traceback keeps the activations
             self._model.gradient_checkpointing_enable()
             torch.cuda.empty_cache()
+            if self._device.type == "cuda":
+                # Otherwise the most in use would be all that the failed attempt had found free.
+                torch.cuda.reset_peak_memory_stats(self._device)
             sums = self._backward_all(packs, again)
         clip = torch.nn.utils.clip_grad_norm_(self._parameters, self._config.max_grad_norm)
         norm = float(whole(clip))

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from assay_trainer.learner.packs import rows
+from assay_trainer.learner.packs import Pack, pack_rows, rows
+from assay_trainer.learner.updater import Updater
 from tests.unit.trainer.learner.test_updater import (
     FORMS,
     distance,
@@ -30,3 +31,22 @@ def test_a_gpu_gives_the_gradient_of_a_cpu(
     on_cpu = {name: one.cpu() for name, one in found.items()}
     assert distance(on_cpu, expected) < 0.05
     assert facts.loss == pytest.approx(plain.loss, rel=0.05, abs=0.01)
+
+
+def test_an_attempt_that_ran_out_of_memory_is_not_in_the_most_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain, taken = Updater._backward, 2**30
+
+    def scarce(self: Updater, pack: Pack) -> torch.Tensor:
+        if not self._model.is_gradient_checkpointing:
+            torch.empty(taken, dtype=torch.uint8, device="cuda")
+            raise torch.OutOfMemoryError("planted")
+        return plain(self, pack)
+
+    monkeypatch.setattr(Updater, "_backward", scarce)
+    updater = Updater(make_model(), make_config())
+    packs = pack_rows(rows(make_groups()), updater.objective, 40)
+    most = updater.apply(1, updater.backward(packs)).memory_bytes
+    assert most is not None
+    assert most < taken
