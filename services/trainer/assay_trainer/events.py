@@ -52,10 +52,7 @@ class LeaksChecked(BaseModel):
 
 
 class ChannelChecked(BaseModel):
-    """channel_checked: rows of a stage, and those with a control token of the policy.
-
-    Of GRPO, the rows are its training tasks.
-    """
+    """channel_checked: rows of a stage (GRPO: tasks), and those with the policy's control tokens."""
 
     stage: str
     num_rows: int
