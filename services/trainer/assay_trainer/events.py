@@ -52,7 +52,7 @@ class LeaksChecked(BaseModel):
 
 
 class ChannelChecked(BaseModel):
-    """channel_checked: rows of a stage (GRPO: tasks), and those with the policy's control tokens."""
+    """channel_checked: rows of a stage (GRPO: tasks), and those with control tokens."""
 
     stage: str
     num_rows: int
