@@ -10,6 +10,8 @@ from assay_shared.clients.http import ServiceClient, Timeouts
 from assay_shared.errors import ErrorBody, InternalFault, Unreachable, from_body
 from assay_shared.telemetry.context import new_request_id, purpose, request_id
 from assay_shared.types import (
+    CheckedWeights,
+    FolderWeights,
     GeneratedText,
     GenerateRequest,
     GenerateResponse,
@@ -27,6 +29,7 @@ _PART: TypeAdapter[GeneratedText | GenerateResponse | ErrorBody] = TypeAdapter(
     GeneratedText | GenerateResponse | ErrorBody
 )
 _STATUS = TypeAdapter(WeightStatus)
+_CHECKED = TypeAdapter(CheckedWeights)
 _UPLOAD = TypeAdapter(Upload)
 _STORED = TypeAdapter(dict[str, str])
 #: Covers the queue and the batch; must stay below the time after which another worker gets the
@@ -100,6 +103,10 @@ class InferenceClient(ServiceClient):
 
     async def weight_status(self) -> WeightStatus:
         return await self._call("GET", "/v1/weights", None, _STATUS)
+
+    async def check_weights(self, source: FolderWeights) -> CheckedWeights:
+        """Return the sizes of a checkpoint that inference could serve; it loads nothing."""
+        return await self._call("POST", "/v1/weights/check", source, _CHECKED)
 
     async def begin_upload(self, request: UploadRequest) -> Upload:
         return await self._call("POST", _UPLOADS, request, _UPLOAD)

@@ -105,6 +105,7 @@ from assay_shared.types.task import (
 )
 from assay_shared.types.weights import (
     AdapterWeights,
+    CheckedWeights,
     DirectWeights,
     FolderPath,
     FolderWeights,
@@ -139,6 +140,7 @@ __all__ = [
     "CaseResult",
     "Cell",
     "CellResult",
+    "CheckedWeights",
     "Checker",
     "Comparison",
     "Compilation",

@@ -54,6 +54,13 @@ class FolderWeights(Wire):
     files_digest: str | None = None
 
 
+class CheckedWeights(Wire):
+    """A checkpoint that the engine can serve: its tensors, and its longest prompt with answer."""
+
+    num_tensors: int
+    max_length: int
+
+
 class UploadedWeights(Wire):
     """A checkpoint folder uploaded whole."""
 

@@ -17,7 +17,7 @@ from assay_inference.api import uploads as upload_api
 from assay_inference.api.metrics import EngineMetrics
 from assay_inference.api.streaming import Part, draw_parts
 from assay_inference.engines.engine import Engine
-from assay_inference.engines.factory import check_engine, make_engine
+from assay_inference.engines.factory import check_engine, check_model, make_engine
 from assay_inference.serving.admission import Admission, AdmissionStatus, QueueLimits
 from assay_inference.serving.generate import Generation
 from assay_inference.serving.served_policy import ServedPolicy
@@ -44,6 +44,8 @@ from assay_shared.telemetry.context import (
 from assay_shared.telemetry.metrics import LATENCY_BUCKETS_S
 from assay_shared.telemetry.tracing import span
 from assay_shared.types import (
+    CheckedWeights,
+    FolderWeights,
     GeneratedText,
     GenerateRequest,
     GenerateResponse,
@@ -159,6 +161,7 @@ def _add_routes(
 ) -> None:
     _add_generation(app)
     _add_weights(app, loads)
+    _add_weight_check(app, settings)
     _add_admission(app)
     upload_api.add_routes(app)
     logprobs.add_routes(app)
@@ -246,6 +249,18 @@ async def _start_with(app: FastAPI, model: Path, loads: set[asyncio.Task[WeightS
     if not load.cancelled():
         load.result()
         await app.state.texts.prepare(app.state.engine.vocabulary)
+
+
+def _add_weight_check(app: FastAPI, settings: InferenceSettings) -> None:
+    @app.post(
+        "/v1/weights/check", openapi_extra=needs(Scope.INFERENCE_PUBLISH) | up_to(_CONTROL_BYTES)
+    )
+    async def check_weights(source: FolderWeights) -> CheckedWeights:
+        """Return the sizes of a checkpoint that could be served; load nothing."""
+        policy: ServedPolicy = app.state.policy
+        found = await policy.check(source)
+        await asyncio.to_thread(check_model, settings, Path(source.path))
+        return found
 
 
 def _add_weights(app: FastAPI, loads: set[asyncio.Task[WeightStatus]]) -> None:

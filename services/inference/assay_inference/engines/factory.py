@@ -1,5 +1,7 @@
 """The engine named by the settings."""
 
+from pathlib import Path
+
 from assay_inference.engines.engine import Engine
 from assay_inference.settings import InferenceSettings
 from assay_shared.runtime.gpus import require_gpu
@@ -28,6 +30,20 @@ def check_engine(settings: InferenceSettings) -> None:
         from assay_inference.engines.sglang.process import check_version as check_sglang
 
         check_sglang(settings)
+
+
+def check_model(settings: InferenceSettings, folder: Path) -> None:
+    """Check that the engine named by the settings serves models of this kind.
+
+    Raises:
+        WeightsRefused: it does not.
+    """
+    if settings.inference_engine == "transformers":
+        from transformers import AutoConfig
+
+        from assay_inference.engines.transformers.model import check_attention
+
+        check_attention(folder, AutoConfig.from_pretrained(folder, local_files_only=True))
 
 
 def make_engine(settings: InferenceSettings) -> Engine:

@@ -6,11 +6,13 @@ from functools import partial
 from pathlib import Path
 
 from assay_inference.engines.engine import ResolvedUpdate, WeightHolder
+from assay_inference.weights.checkpoint import Checkpoint
 from assay_inference.weights.safetensors import check_finite, read_layout
 from assay_inference.weights.uploads import Uploads
 from assay_shared.errors import Conflict, InternalFault, InvalidInput, WeightsRefused
 from assay_shared.types import (
     AdapterWeights,
+    CheckedWeights,
     DirectWeights,
     FolderWeights,
     PolicyVersion,
@@ -105,6 +107,18 @@ class ServedPolicy:
             )
             await self._keep_only_served()
             return self.status
+
+    async def check(self, source: FolderWeights) -> CheckedWeights:
+        """Return the sizes of a checkpoint without loading its weights.
+
+        Raises:
+            InvalidInput: its folder is outside of the roots.
+            WeightsRefused: its files, sizes or tokenizer do not fit each other.
+        """
+        folder, none = Path(source.path), PolicyVersion(version=0, digest="")
+        await asyncio.to_thread(self._check_within_roots, folder)
+        found = await asyncio.to_thread(Checkpoint.open, folder, none, None, None)
+        return CheckedWeights(num_tensors=len(found.layout), max_length=found.vocabulary.max_length)
 
     async def _keep_only_served(self) -> None:
         folders = {self._served_folder, self._base and self._base[1]}

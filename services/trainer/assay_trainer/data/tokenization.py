@@ -75,10 +75,15 @@ def too_long(
 
     A token has at least one byte: a prompt short in bytes is not tokenised.
     """
+    most = most_characters(tokenizer, context)
     found = []
     for task in tasks:
-        num_bytes = sum(len(message.content.encode()) for message in task.messages)
+        texts = [message.content for message in task.messages]
+        num_bytes = sum(len(text.encode()) for text in texts)
         if num_bytes + _TEMPLATE_TOKENS + max_tokens <= context:
+            continue
+        if sum(map(len, texts)) > most:
+            found.append((task, f"its prompt is longer than a context of {context} tokens"))
             continue
         try:
             num_tokens = len(prompt_token_ids(task, tokenizer))
@@ -92,3 +97,32 @@ def too_long(
             )
             found.append((task, reason))
     return found
+
+
+def too_long_to_learn(
+    rows: Iterable[tuple[Task, str]],
+    tokenizer: PreTrainedTokenizerBase,
+    context: int,
+    *,
+    with_history: bool = False,
+) -> list[tuple[Task, str]]:
+    """Return the tasks whose prompt and answer exceed the policy's context, with the reason."""
+    most = most_characters(tokenizer, context)
+    found = []
+    for task, answer in rows:
+        texts = [*(message.content for message in task.messages), answer]
+        if sum(len(text.encode()) for text in texts) + _TEMPLATE_TOKENS <= context:
+            continue
+        if sum(map(len, texts)) > most:
+            found.append((task, f"its demonstration is longer than a context of {context} tokens"))
+            continue
+        ids, _ = answered_token_ids(task, answer, tokenizer, with_history=with_history)
+        if len(ids) > context:
+            reason = f"its demonstration has {len(ids)} tokens, and the policy's context {context}"
+            found.append((task, reason))
+    return found
+
+
+def most_characters(tokenizer: PreTrainedTokenizerBase, context: int) -> int:
+    """Return the characters that `context` tokens can hold: a longer text is not tokenised."""
+    return context * max(map(len, tokenizer.get_vocab()))

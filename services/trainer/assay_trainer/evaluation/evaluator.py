@@ -185,7 +185,7 @@ class Evaluator:
         """Sample and score every task under `policy`, except tasks set aside.
 
         Raises:
-            BudgetExceeded: too many groups have no score.
+            BudgetExceeded: too many groups have no score, or all.
             DatasetError: too many tasks cannot be sampled or scored for their own reasons.
         """
         self._set_aside.refuse_if_all()
@@ -193,11 +193,16 @@ class Evaluator:
             scored.group.task.id: self._result(scored) for scored in self.play(name, tasks, policy)
         }
         self._set_aside.refuse_if_all()
+        kept = [results[task.id] for task in tasks if task not in self._set_aside]
+        if not any(one.num_scored for one in kept):
+            reasons = (sample.failure for one in kept for sample in one.samples)
+            first = next(filter(None, reasons), "see the services' logs")
+            raise BudgetExceeded(f"none of {len(kept)} tasks could be scored: {first}")
         return TaskEvaluation(
             name=name,
             policy=policy,
             confidence=self._config.confidence,
-            results=[results[task.id] for task in tasks if task not in self._set_aside],
+            results=kept,
             set_aside=self._set_aside.reasons,
         )
 

@@ -1,6 +1,7 @@
 """SFT and DPO by TRL, and TRL's head for log-probabilities; the only file to import TRL."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -85,6 +86,21 @@ def make_sft_trainer(
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+@contextmanager
+def router_setting_kept(model: PreTrainedModel) -> Iterator[None]:
+    """Restore the configuration of a mixture of experts after the block.
+
+    For its loss of the router, TRL's SFTTrainer makes the model return the router's logits.
+    """
+    config, name = model.config.get_text_config(), "output_router_logits"
+    before = getattr(config, name, None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            setattr(config, name, before)
 
 
 def make_dpo_trainer(

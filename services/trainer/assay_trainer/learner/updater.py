@@ -30,6 +30,7 @@ from assay_trainer.learner.gradient_facts import NUM_SUMS, GradientFacts
 from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.network import attention, norms
 from assay_trainer.learner.network.adapters import recipe_of
+from assay_trainer.learner.network.dropout import remove_dropout
 from assay_trainer.learner.network.optimiser import (
     make_optimiser,
     restore,
@@ -81,8 +82,8 @@ class Updater:
     ) -> None:
         """Take a policy in float32; after each `apply`, `model` is what is published.
 
-        With a KL term, a copy of it becomes the reference policy; with an adapter, it is the model
-        with the adapter off.
+        It is trained without dropout. With a KL term, a copy of it becomes the reference policy;
+        with an adapter, it is the model with the adapter off.
         """
         from assay_trainer.learner.trl_backend import add_logprob_head
 
@@ -90,6 +91,7 @@ class Updater:
         self._device = self._ranks.device
         attention.use_packed_attention(model)
         norms.use_fused_norms(model)
+        remove_dropout(model)
         self._has_adapter = recipe_of(model) is not None
         self._is_sharded = self._ranks.is_sharded and not self._has_adapter
         self._reference: PreTrainedModel | None = None

@@ -9,6 +9,7 @@ from assay_trainer.config import DPOConfig, SFTConfig
 from assay_trainer.data.control_tokens import with_control_tokens
 from assay_trainer.data.dataset import Demonstration
 from assay_trainer.data.preferences import Preference
+from assay_trainer.data.tokenization import too_long_to_learn
 from assay_trainer.events import DPOMeasured, GivenRowsStep
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.given_rows.callbacks import StageAttempt
@@ -98,7 +99,9 @@ def run_dpo(
 def clean_demonstrations(
     run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig
 ) -> list[Demonstration]:
-    """Return the demonstrations of tasks without a control token; the others are set aside.
+    """Return the demonstrations without a control token and within the policy's context.
+
+    The tasks of the others are set aside.
 
     Raises:
         DatasetError: too many are.
@@ -113,8 +116,14 @@ def clean_demonstrations(
     rows = [(one.task, (*_contents(one.task), one.answer)) for one in given]
     unclean = with_control_tokens(rows, policy[1])
     run.record("channel_checked", stage="sft", num_rows=len(rows), num_unclean=len(unclean))
-    sets.demonstrations.set_aside.add_all(unclean)
-    return chosen() if unclean else given
+    context = getattr(policy[0].config, "max_position_embeddings", None)
+    long = []
+    if context is not None:
+        answered = [(one.task, one.answer) for one in given]
+        with_history = config.learn_history
+        long = too_long_to_learn(answered, policy[1], context, with_history=with_history)
+    sets.demonstrations.set_aside.add_all([*unclean, *long])
+    return chosen() if unclean or long else given
 
 
 def clean_pairs(

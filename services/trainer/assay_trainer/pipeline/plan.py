@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from assay_shared.errors import CallerError
+from assay_shared.errors import CallerError, WeightsRefused
 from assay_shared.types import FinishReason, PolicyVersion, Scored
 from assay_trainer.data.tokenization import prompt_token_ids
 from assay_trainer.events import SignalChecked
@@ -46,6 +46,7 @@ from assay_trainer.pipeline.plan_stages import (
 from assay_trainer.pipeline.policy import (
     Policy,
     adapted,
+    check_servable,
     initial_policy,
     make_publisher,
     stage_model,
@@ -53,6 +54,7 @@ from assay_trainer.pipeline.policy import (
 from assay_trainer.pipeline.run_sets import (
     RunSets,
     check_for_leaks,
+    check_template,
     open_sets,
     set_aside_control_tokens,
     set_aside_too_long,
@@ -132,13 +134,15 @@ def make_plan(run: RunContext) -> Plan:
             validate_rewards(run, sets)
             process = process_bytes()
             policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
+            check_template(sets, policy[1])
+            check_servable(run)
             _add_sizes(plan, run, sets, policy, process)
             set_aside_too_long(run, sets, *policy)
             set_aside_control_tokens(run, sets, policy[1])
             if run.config.grpo is not None:
                 parts = Parts(run, sets, store, make_publisher(run, sets, policy[1]))
                 _add_step(plan, parts, policy, run.config.grpo)
-    except CallerError as error:
+    except (CallerError, WeightsRefused) as error:
         plan.findings.append(Finding.of(error))
     return plan
 

@@ -14,6 +14,7 @@ from assay_trainer.learner.given_rows.dpo import pair_token_ids
 from assay_trainer.learner.given_rows.training_rows import hold_out, num_updates
 from assay_trainer.learner.network.memory import MemoryEstimate, Training, estimate_memory
 from assay_trainer.pipeline.context import RunContext
+from assay_trainer.pipeline.given_rows import clean_demonstrations
 from assay_trainer.pipeline.policy import Policy
 from assay_trainer.pipeline.run_sets import RunSets
 
@@ -134,9 +135,7 @@ def fullest_stage(
 
 def _sft(run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig) -> StagePlan:
     rows, _ = hold_out(
-        sets.demonstrations.usable.demonstrations(
-            config.demonstrations_per_task, config.mistake_rate, run.config.seed
-        ),
+        clean_demonstrations(run, sets, policy, config),
         lambda one: one.task,
         config.validation_share,
         run.config.seed,

@@ -1,7 +1,9 @@
 """The policy of a run: its first weights, the model each stage leaves, and their publisher."""
 
+import asyncio
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +12,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
 from assay_shared.clients.http import NO_RETRY
+from assay_shared.errors import NotReady, TimedOut, Unreachable
+from assay_shared.types import FolderWeights
 from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.data.tokenization import answered_token_ids
 from assay_trainer.evaluate.policy.checkpoints import servable_folder
@@ -88,6 +92,28 @@ def initial_policy(run: RunContext, sets: RunSets) -> Policy:
         for task in sets.train.dataset.tasks + sets.other_demonstrations
     )
     return create_policy(config.new, texts, run.config.seed)
+
+
+def check_servable(run: RunContext) -> None:
+    """Check that inference would serve the run's first policy, before anything is trained.
+
+    An upload is not checked, nor is anything while inference does not answer: the first evaluation
+    tells then.
+
+    Raises:
+        InvalidInput: inference reads no folder of this run.
+        WeightsRefused: the engine does not serve this model or its tokenizer.
+    """
+    if run.settings.weight_transfer == "upload":
+        return
+    folder = FolderWeights(path=str((run.folder.path / "models" / "initial").resolve()))
+
+    async def check() -> None:
+        async with InferenceClient.from_settings(run.settings, retry=NO_RETRY) as client:
+            await client.check_weights(folder)
+
+    with suppress(Unreachable, NotReady, TimedOut):
+        asyncio.run(check())
 
 
 def make_publisher(

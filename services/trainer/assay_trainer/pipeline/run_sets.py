@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from assay_shared.errors import ConfigError
 from assay_shared.runs.run_folder import write_atomically
-from assay_shared.types import RubricInfo, Task
+from assay_shared.types import PromptFormat, RubricInfo, Task
 from assay_trainer.checks.leaks.check import check_leaks
 from assay_trainer.checks.rewards import known_rubrics, prove
 from assay_trainer.config import Source
@@ -168,6 +169,26 @@ def _tell_recommendations(run: RunContext, sets: RunSets, rubrics: dict[str, Rub
                 rubric=name,
                 recommended=str(recommended),
                 used=run.config.grpo.normalise,
+            )
+
+
+def check_template(sets: RunSets, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check that the policy has a chat template, if a task of the run needs one.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    if tokenizer.chat_template:
+        return
+    given = [one.task for one in sets.preferences]
+    for some in (sets.train.usable.tasks, sets.held_out.usable.tasks, sets.other_demonstrations):
+        given += some
+    for task in given:
+        if task.prompt_format is not PromptFormat.RAW:
+            raise ConfigError(
+                f"the policy's tokenizer has no chat template, and task {task.id} is a chat",
+                field="policy",
+                hint="give tasks `prompt_format: raw`, or take a policy with a chat template",
             )
 
 

@@ -35,6 +35,7 @@ from assay_trainer.pipeline.policy import (
     Policy,
     adapted,
     best_or_last,
+    check_servable,
     initial_policy,
     make_publisher,
     newest_checkpoint,
@@ -42,6 +43,7 @@ from assay_trainer.pipeline.policy import (
 )
 from assay_trainer.pipeline.run_sets import (
     check_for_leaks,
+    check_template,
     held_out_stages,
     open_sets,
     set_aside_control_tokens,
@@ -99,6 +101,8 @@ def _trained(run: RunContext, store: GroupStore, tiers: Tiers) -> dict[str, Any]
     validate_rewards(run, sets)
     with run.stage("policy"):
         policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
+        check_template(sets, policy[1])
+        check_servable(run)
         set_aside_too_long(run, sets, *policy)
         set_aside_control_tokens(run, sets, policy[1])
         parts = Parts(run, sets, store, make_publisher(run, sets, policy[1]))

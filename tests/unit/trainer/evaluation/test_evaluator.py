@@ -1,5 +1,8 @@
 """Requests of an evaluation, and its samples of the measured weights."""
 
+import pytest
+
+from assay_shared.errors import BudgetExceeded
 from assay_shared.types import GroupRequest, PolicyVersion, ScoredGroup, Status
 from assay_trainer.config import EvaluationConfig
 from assay_trainer.evaluation.evaluator import (
@@ -71,6 +74,20 @@ def test_a_task_that_is_drawn_twice_gets_two_groups() -> None:
     assert len(list(evaluator.play("signal-96", drawn, POLICY))) == 3
     assert len({one.key for one in rollouts.sent}) == 3
     assert len({one.sampling.seed for one in rollouts.sent}) == 3
+
+
+class Lost(Rollouts):
+    """Scores no request."""
+
+    def collect(self, wait_s: float) -> list[ScoredGroup]:
+        asked, self.num_in_flight = self.sent[-self.num_in_flight :], 0
+        return [make_scored_group(one.key, None, task=one.task) for one in asked]
+
+
+def test_an_evaluation_without_a_score_ends_with_its_first_failure() -> None:
+    evaluator = evaluator_of(Lost(), EvaluationConfig(samples_per_task=1, k=(1,)))
+    with pytest.raises(BudgetExceeded, match="none of 2 tasks could be scored: .+"):
+        evaluator.evaluate("before", [make_task("a"), make_task("b")], POLICY)
 
 
 def test_noted_numbers_are_compared_over_the_tasks_of_both_evaluations() -> None:

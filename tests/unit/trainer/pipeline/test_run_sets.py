@@ -11,11 +11,14 @@ from assay_reward.settings import RewardSettings
 from assay_shared.errors import ConfigError, RoleError
 from assay_shared.runs.run_folder import Event
 from assay_shared.settings.environment import ServiceSettings
+from assay_shared.types import PromptFormat
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
+from assay_trainer.learner.network.model import train_tokenizer
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.run_sets import (
+    check_template,
     held_out_stages,
     open_sets,
     training_stages,
@@ -25,6 +28,7 @@ from assay_trainer.service.record import create_run
 from assay_trainer.stop import Stop
 from tests.conftest import Serve
 from tests.support.fakes import make_task
+from tests.support.policies import TEXTS
 
 DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
 RUBRIC = """
@@ -145,3 +149,16 @@ def test_a_stage_that_cannot_be_trained_or_measured_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         open_sets(run_of_stages(tmp_path, role, EASY | stage, steps=steps))
+
+
+def test_chats_need_a_policy_with_a_chat_template(tmp_path: Path) -> None:
+    run = run_of_stages(tmp_path, "test", EASY | {"steps": 9})
+    sets, tokenizer = open_sets(run), train_tokenizer(TEXTS, 320)
+    check_template(sets, tokenizer)
+    tokenizer.chat_template = None
+    with pytest.raises(ConfigError, match=r"^policy: .* no chat template, and task train-easy0"):
+        check_template(sets, tokenizer)
+    for one in (sets.train, sets.held_out):
+        raw = {"prompt_format": PromptFormat.RAW}
+        one.dataset.tasks[:] = [task.model_copy(update=raw) for task in one.dataset.tasks]
+    check_template(sets, tokenizer)

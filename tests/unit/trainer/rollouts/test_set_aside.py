@@ -1,5 +1,7 @@
 """Unusable tasks: found before a run or in it, left out, and limited in number."""
 
+import re
+import time
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -15,7 +17,7 @@ from assay_shared.types import (
     Unscored,
 )
 from assay_trainer.config import EvaluationConfig
-from assay_trainer.data.tokenization import too_long
+from assay_trainer.data.tokenization import too_long, too_long_to_learn
 from assay_trainer.evaluation.evaluator import Evaluator, TaskEvaluation
 from assay_trainer.events import TaskSetAside
 from assay_trainer.learner.network.model import train_tokenizer
@@ -86,6 +88,21 @@ def test_unknown_rubrics_and_prompts_without_room_are_found_up_front() -> None:
     tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
     ((_, reason),) = too_long([long], tokenizer, context=256, max_tokens=24)
     assert "roles must alternate" in reason
+
+
+def test_demonstrations_longer_than_the_context_are_found_up_front() -> None:
+    tokenizer = train_tokenizer(TEXTS, 320)
+    given = [make_task("short"), make_task("long"), make_task("huge")]
+    rows = list(zip(given, ("x", "word " * 300, "x" * 3_000_000), strict=True))
+    started = time.monotonic()
+    (long, reason), (huge, told) = too_long_to_learn(rows, tokenizer, context=256)
+    assert time.monotonic() - started < 1.0, "a text that cannot fit is not tokenised"
+    assert (long.id, huge.id) == ("long", "huge")
+    assert re.match(r"its demonstration has \d+ tokens, and the policy's context 256", reason)
+    assert told == "its demonstration is longer than a context of 256 tokens"
+    assert too_long_to_learn(rows[:2], tokenizer, context=100_000) == []
+    ((_, of_prompt),) = too_long([make_task("p", prompt="x" * 3_000_000)], tokenizer, 256, 24)
+    assert of_prompt == "its prompt is longer than a context of 256 tokens"
 
 
 def refused(request: GroupRequest) -> ScoredGroup:

@@ -27,7 +27,7 @@ class Reading:
     ) -> None:
         num_known = known[0][0].shape[1] if known else 0
         self._model = model
-        self._cache = DynamicCache(config=model.config)
+        self._cache = DynamicCache()
         self._ids_PT, self._mask_PT = _left_padded(
             [prompt[num_known:] for prompt in prompts], model.device
         )
@@ -82,7 +82,7 @@ class KVCache:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._model = model
-        self._cache = DynamicCache(config=model.config)
+        self._cache = DynamicCache()
         self._mask_BT = torch.zeros(0, 0, dtype=torch.bool, device=model.device)
 
     @property

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_inference.weights.attest import Arithmetic, compare_probe
@@ -60,11 +65,9 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Loa
     wrong = {kind: sorted(map(str, keys)) for kind, keys in report.items() if keys}
     if wrong:
         raise WeightsRefused(f"{folder} does not fit its own config.json: {wrong!s:.500}")
-    kinds = set(getattr(network.config, "layer_types", None) or ()) - {"full_attention"}
-    if kinds:
-        raise WeightsRefused(
-            f"{folder} has layers of {', '.join(sorted(kinds))}; this engine serves full attention"
-        )
+    check_attention(folder, network.config)
+    if hasattr(network.config, "output_router_logits"):
+        network.config.output_router_logits = False  # for a loss alone, which takes other masks
     end = network.generation_config.eos_token_id
     end_ids = {end} if isinstance(end, int) else set(end or ())
     vocabulary = PolicyTokenizer(
@@ -75,6 +78,24 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Loa
     )
     vocabulary.check_usable(folder)
     return LoadedModel(network.eval(), vocabulary, policy, folder)
+
+
+def check_attention(folder: Path, config: PreTrainedConfig) -> None:
+    """Check that all layers of a model read its whole context.
+
+    Raises:
+        WeightsRefused: a layer reads another part, such as a window.
+    """
+    text = config.get_text_config()
+    kinds = set(getattr(text, "layer_types", None) or ()) - {"full_attention"}
+    window = getattr(text, "sliding_window", None)
+    if window is not None and window < text.max_position_embeddings:
+        kinds.add(f"attention within a window of {window} tokens")
+    if kinds:
+        raise WeightsRefused(
+            f"{folder} has layers of {', '.join(sorted(kinds))}; this engine serves full attention",
+            hint="serve it with vLLM: ASSAY_INFERENCE_ENGINE=vllm",
+        )
 
 
 def probe_difference(model: LoadedModel, probe: LogprobProbe) -> float:

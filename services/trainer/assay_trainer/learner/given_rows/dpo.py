@@ -15,7 +15,7 @@ from assay_shared.errors import DatasetError
 from assay_shared.statistics.interval import Interval, normal_interval, wilson_bounds
 from assay_trainer.config import DPOConfig
 from assay_trainer.data.preferences import Preference
-from assay_trainer.data.tokenization import prompt_token_ids
+from assay_trainer.data.tokenization import most_characters, prompt_token_ids
 from assay_trainer.events import DPOMeasured, DPOStep
 from assay_trainer.learner.given_rows.callbacks import StageAttempt, step_facts
 from assay_trainer.learner.given_rows.training_rows import PairIds, num_updates
@@ -35,8 +35,12 @@ def pair_token_ids(
         DatasetError: every pair is too long.
     """
     longest = min(max_length, getattr(model.config, "max_position_embeddings", max_length))
+    most = most_characters(tokenizer, longest)
     found: list[PairIds | None] = []
     for one in preferences:
+        if len(one.task.prompt) + max(len(one.chosen), len(one.rejected)) > most:
+            found.append(None)
+            continue
         prompt = prompt_token_ids(one.task, tokenizer)
         chosen, rejected = (
             [*tokenizer.encode(text, add_special_tokens=False), int(tokenizer.eos_token_id)]

@@ -28,7 +28,11 @@ def train_sft(
     Raises:
         Stopped, Diverged: see `StageAttempt.train`.
     """
-    from assay_trainer.learner.trl_backend import make_sft_trainer, validation_loss
+    from assay_trainer.learner.trl_backend import (
+        make_sft_trainer,
+        router_setting_kept,
+        validation_loss,
+    )
 
     if not demonstrations:
         raise DatasetError("no training task has a gold answer to learn from", field="sft")
@@ -47,5 +51,6 @@ def train_sft(
         on_step(SFTStep(**step_facts(step, metrics), validation_loss=loss))
 
     rows = (train_rows, validation_rows)
-    trainer = make_sft_trainer(model, tokenizer, rows, config, attempt, num_steps, report)
-    attempt.train(trainer)
+    with router_setting_kept(model):
+        trainer = make_sft_trainer(model, tokenizer, rows, config, attempt, num_steps, report)
+        attempt.train(trainer)

@@ -50,14 +50,11 @@ def _attend(
     value_1KTD: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
-    dropout: float = 0.0,
     cu_seq_lens_q: torch.Tensor | None = None,
     max_length_q: int = 0,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Return the attention's output, (1, T, H, D). Without sequences, each row is one."""
-    if dropout:
-        raise ValueError("packed attention has no dropout")
     repeats = query_1HTD.shape[1] // key_1KTD.shape[1]
     key_1HTD = key_1KTD.repeat_interleave(repeats, dim=1)
     value_1HTD = value_1KTD.repeat_interleave(repeats, dim=1)
