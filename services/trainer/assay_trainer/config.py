@@ -193,7 +193,7 @@ class EvaluationConfig(Config):
 
     samples_per_task: int = Field(default=4, ge=1, le=256)
     k: Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(_each_once)] = (1, 4)
-    temperature: float = Field(default=1.0, ge=0)
+    temperature: float = Field(default=1.0, ge=0, le=10)
     max_tokens: int = Field(default=64, gt=0)
     stop: Stops = ()
     confidence: float = Field(default=0.95, gt=0, lt=1)

@@ -113,7 +113,7 @@ class GRPOConfig(Config):
     #: Of one reply; a task of several turns has as many replies as it allows.
     max_tokens: int = Field(default=64, gt=0)
     stop: Stops = ()
-    temperature: float = Field(default=1.0, gt=0)
+    temperature: float = Field(default=1.0, gt=0, le=10)
     #: How many versions behind the weights that are updated a learnt token may be.
     max_staleness: int = Field(default=1, ge=0)
     #: A group with a token of more versions behind is dropped. Up to here, its tokens beyond

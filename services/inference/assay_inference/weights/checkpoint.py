@@ -12,7 +12,10 @@ from assay_shared.types import DirectWeights, LogprobProbe, PolicyVersion
 
 _HINT = "an engine takes new weights of the model that it was started with"
 #: Entries of config.json without influence on the network's computation.
-_PASSING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
+_PASSING = {
+    *("_name_or_path", "transformers_version", "dtype", "torch_dtype"),
+    *("use_cache", "output_router_logits"),
+}
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",

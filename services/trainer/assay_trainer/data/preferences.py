@@ -169,8 +169,11 @@ def _messages(row: Mapping[str, object], parts: _Parts, field: str) -> tuple[Mes
     if len(parts) > 1 or literal or column is None or extractor is not None:
         return None
     value = value_of(row, column)
-    if not isinstance(value, list):
+    if value is None or isinstance(value, str):
         return None
+    if not isinstance(value, list):
+        kind = type(value).__name__
+        raise DatasetError(f"must be a text or a list of messages, not {kind}", field=field)
     try:
         return _MESSAGES.validate_python(value)
     except ValidationError as error:

@@ -22,9 +22,7 @@ def prompt_token_ids(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int
     if task.prompt_format is PromptFormat.RAW:
         ids = list(tokenizer.encode(task.prompt, add_special_tokens=False))
         return with_first_token(tokenizer, ids)
-    turns = [message.model_dump() for message in task.messages]
-    text = str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
-    return list(tokenizer.encode(text, add_special_tokens=False))
+    return list(tokenizer.encode(_rendered(task, tokenizer), add_special_tokens=False))
 
 
 def answered_token_ids(
@@ -66,6 +64,25 @@ def _go_on(
     ]
     is_reply += [False] * (len(prompt) - len(ids)) + [True] * len(answer)
     ids[:] = prompt + answer
+
+
+def refused_by_template(
+    tasks: Iterable[Task], tokenizer: PreTrainedTokenizerBase
+) -> list[tuple[Task, str]]:
+    """Return the chats that the policy's template refuses, with its reason."""
+    found = []
+    for task in tasks:
+        try:
+            if task.prompt_format is not PromptFormat.RAW:
+                _rendered(task, tokenizer)
+        except TemplateError as error:
+            found.append((task, f"the chat template refuses it: {error}"))
+    return found
+
+
+def _rendered(task: Task, tokenizer: PreTrainedTokenizerBase) -> str:
+    turns = [message.model_dump() for message in task.messages]
+    return str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
 
 
 def too_long(

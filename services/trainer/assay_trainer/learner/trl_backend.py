@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from trl.trainer.utils import add_fused_lm_head
 from assay_trainer.config import DPOConfig, GivenRowsConfig, SFTConfig
 from assay_trainer.learner.given_rows.callbacks import StageAttempt
 from assay_trainer.learner.given_rows.training_rows import LearntIds, PairIds
+from assay_trainer.weights.adapter import bare
 
 #: What a label is where a token is not to be learnt.
 _IGNORED = -100
@@ -89,18 +91,19 @@ def make_sft_trainer(
 
 
 @contextmanager
-def router_setting_kept(model: PreTrainedModel) -> Iterator[None]:
-    """Restore the configuration of a mixture of experts after the block.
+def configuration_kept(model: PreTrainedModel) -> Iterator[None]:
+    """Restore the model's configuration after the block.
 
-    For its loss of the router, TRL's SFTTrainer makes the model return the router's logits.
+    TRL's trainers switch its cache off, its router's logits on, and change its special tokens.
     """
-    config, name = model.config.get_text_config(), "output_router_logits"
-    before = getattr(config, name, None)
+    network = bare(model)
+    kept = [(one, deepcopy(vars(one))) for one in (network.config, network.generation_config)]
     try:
         yield
     finally:
-        if before is not None:
-            setattr(config, name, before)
+        for one, values in kept:
+            vars(one).clear()
+            vars(one).update(values)
 
 
 def make_dpo_trainer(

@@ -9,7 +9,7 @@ from assay_trainer.config import DPOConfig, SFTConfig
 from assay_trainer.data.control_tokens import with_control_tokens
 from assay_trainer.data.dataset import Demonstration
 from assay_trainer.data.preferences import Preference
-from assay_trainer.data.tokenization import too_long_to_learn
+from assay_trainer.data.tokenization import refused_by_template, too_long_to_learn
 from assay_trainer.events import DPOMeasured, GivenRowsStep
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.given_rows.callbacks import StageAttempt
@@ -99,7 +99,7 @@ def run_dpo(
 def clean_demonstrations(
     run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig
 ) -> list[Demonstration]:
-    """Return the demonstrations without a control token and within the policy's context.
+    """Return the demonstrations without a control token, within the policy's context.
 
     The tasks of the others are set aside.
 
@@ -116,38 +116,41 @@ def clean_demonstrations(
     rows = [(one.task, (*_contents(one.task), one.answer)) for one in given]
     unclean = with_control_tokens(rows, policy[1])
     run.record("channel_checked", stage="sft", num_rows=len(rows), num_unclean=len(unclean))
+    refused = refused_by_template((one.task for one in given), policy[1])
+    bad = {task.id for task, _ in refused}
     context = getattr(policy[0].config, "max_position_embeddings", None)
-    long = []
     if context is not None:
-        answered = [(one.task, one.answer) for one in given]
+        answered = [(one.task, one.answer) for one in given if one.task.id not in bad]
         with_history = config.learn_history
-        long = too_long_to_learn(answered, policy[1], context, with_history=with_history)
-    sets.demonstrations.set_aside.add_all([*unclean, *long])
-    return chosen() if unclean or long else given
+        refused += too_long_to_learn(answered, policy[1], context, with_history=with_history)
+    sets.demonstrations.set_aside.add_all([*unclean, *refused])
+    return chosen() if unclean or refused else given
 
 
 def clean_pairs(
     run: RunContext, preferences: Sequence[Preference], policy: Policy
 ) -> list[Preference]:
-    """Return the pairs without a control token.
+    """Return the pairs without a control token whose prompt the chat template takes.
 
     Raises:
-        DatasetError: too many have one.
+        DatasetError: too many are left out.
     """
     rows = [(one.task, (*_contents(one.task), one.chosen, one.rejected)) for one in preferences]
     unclean = with_control_tokens(rows, policy[1])
     run.record("channel_checked", stage="dpo", num_rows=len(rows), num_unclean=len(unclean))
-    if not unclean:
-        return list(preferences)
-    if len(unclean) > math.ceil(run.config.data.max_set_aside_share * len(rows)):
-        task, reason = unclean[0]
+    refused = refused_by_template((one.task for one in preferences), policy[1])
+    if len(unclean) + len(refused) > math.ceil(run.config.data.max_set_aside_share * len(rows)):
+        task, reason = (unclean or refused)[0]
         raise DatasetError(
-            f"{len(unclean)} of {len(rows)} pairs have control tokens; {task.id}: {reason}",
+            f"{len(unclean)} of {len(rows)} pairs have control tokens, and the chat template "
+            f"refuses {len(refused)}; {task.id}: {reason}",
             field="data.max_set_aside_share",
-            hint="take the chat template's tokens out of the rows: the trainer applies it",
+            hint="take the chat template's tokens and unknown roles out of the rows",
         )
-    run.record("pairs_left_out", num_pairs=len(unclean), reason="control tokens")
-    left_out = {task.id for task, _ in unclean}
+    for why, some in (("control tokens", unclean), ("chat template", refused)):
+        if some:
+            run.record("pairs_left_out", num_pairs=len(some), reason=why)
+    left_out = {task.id for task, _ in (*unclean, *refused)}
     return [one for one in preferences if one.task.id not in left_out]
 
 

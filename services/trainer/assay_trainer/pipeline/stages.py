@@ -24,7 +24,7 @@ from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import GroupBatcher
 from assay_trainer.learner.grpo import GRPOStage
-from assay_trainer.learner.network.adapters import check_lora
+from assay_trainer.learner.network.adapters import check_lora, check_targets
 from assay_trainer.learner.network.memory_advice import memory_told
 from assay_trainer.learner.network.optimiser import check_optimiser
 from assay_trainer.pipeline.context import RunContext
@@ -103,6 +103,8 @@ def _trained(run: RunContext, store: GroupStore, tiers: Tiers) -> dict[str, Any]
         policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
         check_template(sets, policy[1])
         check_servable(run)
+        if config.policy.lora is not None:
+            check_targets(policy[0], config.policy.lora)
         set_aside_too_long(run, sets, *policy)
         set_aside_control_tokens(run, sets, policy[1])
         parts = Parts(run, sets, store, make_publisher(run, sets, policy[1]))

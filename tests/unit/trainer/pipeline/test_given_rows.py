@@ -11,6 +11,7 @@ import yaml
 from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import Event
 from assay_shared.settings.environment import ServiceSettings
+from assay_shared.types import Message
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
 from assay_trainer.grpo_config import GRPOConfig
@@ -158,6 +159,36 @@ def test_pairs_with_a_control_token_are_left_out_and_too_many_end_the_run(tmp_pa
     bad = [replace(one, chosen=f"yes{end}") for one in rest[:3]]
     with pytest.raises(DatasetError, match="3 of 39 pairs have control tokens"):
         clean_pairs(run, bad + rest[3:], policy)
+
+
+REFUSES_SYSTEM = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+)
+
+
+def test_rows_that_the_chat_template_refuses_are_left_out(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    create_run(tmp_path / "run", config)
+    told: list[Event] = []
+    run = run_in(tmp_path / "run", told)
+    sets = open_sets(run)
+    model, tokenizer = stage_model(run, "initial", lambda: initial_policy(run, sets))
+    tokenizer.chat_template = REFUSES_SYSTEM + str(tokenizer.chat_template)
+    system = {"history": (Message(role="system", content="Be brief."),)}
+    first, *rest = sets.preferences
+    with_system = replace(first, task=first.task.model_copy(update=system))
+    assert clean_pairs(run, [with_system, *rest], (model, tokenizer)) == rest
+    assert [event.data for event in told if event.kind == "pairs_left_out"] == [
+        {"num_pairs": 1, "reason": "chat template"}
+    ]
+    tasks = sets.demonstrations.dataset.tasks
+    tasks[3] = tasks[3].model_copy(update=system)
+    tasks[5] = tasks[5].model_copy(update={"gold": "x" * 5000})
+    assert config.sft is not None
+    clean_demonstrations(run, sets, (model, tokenizer), config.sft)
+    aside = {str(e.data["task"]): str(e.data["reason"]) for e in told if e.kind == "task_set_aside"}
+    assert aside[tasks[3].id] == "the chat template refuses it: no system"
+    assert "longer than a context of 128" in aside[tasks[5].id]
 
 
 def test_demonstrations_with_a_control_token_are_set_aside(tmp_path: Path) -> None:

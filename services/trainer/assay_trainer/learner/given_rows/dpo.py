@@ -72,7 +72,11 @@ def train_dpo(
     Raises:
         Stopped, Diverged: see `StageAttempt.train`.
     """
-    from assay_trainer.learner.trl_backend import answer_logprobs, make_dpo_trainer
+    from assay_trainer.learner.trl_backend import (
+        answer_logprobs,
+        configuration_kept,
+        make_dpo_trainer,
+    )
 
     def report(step: int, metrics: dict[str, float]) -> None:
         on_step(
@@ -84,13 +88,14 @@ def train_dpo(
         )
 
     num_steps = num_updates(config, len(pairs))
-    trainer = make_dpo_trainer(model, tokenizer, pairs, config, attempt, num_steps, report)
-    before = answer_logprobs(trainer, held_out)
-    if held_out and attempt.resume_from is None:
-        on_measured(measured("before", before, before, config.beta))
-    attempt.train(trainer)
-    if held_out:
-        on_measured(measured("after", answer_logprobs(trainer, held_out), before, config.beta))
+    with configuration_kept(model):
+        trainer = make_dpo_trainer(model, tokenizer, pairs, config, attempt, num_steps, report)
+        before = answer_logprobs(trainer, held_out)
+        if held_out and attempt.resume_from is None:
+            on_measured(measured("before", before, before, config.beta))
+        attempt.train(trainer)
+        if held_out:
+            on_measured(measured("after", answer_logprobs(trainer, held_out), before, config.beta))
 
 
 def measured(

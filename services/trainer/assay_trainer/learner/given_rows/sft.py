@@ -29,8 +29,8 @@ def train_sft(
         Stopped, Diverged: see `StageAttempt.train`.
     """
     from assay_trainer.learner.trl_backend import (
+        configuration_kept,
         make_sft_trainer,
-        router_setting_kept,
         validation_loss,
     )
 
@@ -51,6 +51,6 @@ def train_sft(
         on_step(SFTStep(**step_facts(step, metrics), validation_loss=loss))
 
     rows = (train_rows, validation_rows)
-    with router_setting_kept(model):
+    with configuration_kept(model):
         trainer = make_sft_trainer(model, tokenizer, rows, config, attempt, num_steps, report)
         attempt.train(trainer)

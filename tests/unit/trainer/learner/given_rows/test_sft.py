@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedModel
+from transformers import MixtralConfig, PreTrainedModel
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
@@ -18,8 +18,9 @@ from assay_trainer.events import SFTStep
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.given_rows.callbacks import Diverged, StageAttempt
 from assay_trainer.learner.given_rows.sft import train_sft
-from assay_trainer.learner.network.model import create_policy
+from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.stop import Stop, Stopped
+from tests.support.architectures import publish_random
 from tests.support.policies import TEXTS, TINY
 
 #: Answers of 1 to 7 words, so that no two micro-batches have as many tokens.
@@ -98,6 +99,17 @@ def test_micro_batches_of_unequal_lengths_are_one_batch(
         assert one.loss == pytest.approx(other.loss, abs=1e-5)
         assert one.grad_norm == pytest.approx(other.grad_norm, rel=1e-4)
     assert_same_updates(whole, parts)
+
+
+def test_the_configuration_is_as_before_even_of_a_mixture_of_experts(tmp_path: Path) -> None:
+    """An engine refuses versions with another configuration, or fails on the router's logits."""
+    folder = publish_random(tmp_path / "model", MixtralConfig, num_local_experts=4)
+    model, tokenizer = load_policy(folder)
+    before = model.config.to_json_string(), model.generation_config.to_json_string()
+    attempt = StageAttempt(1, tmp_path / "checkpoints", Stop())
+    config = SFTConfig.model_validate({"steps": 1, "batch_size": 4, "warmup_steps": 0})
+    train_sft(model, tokenizer, ROWS, config, attempt, on_step=lambda _: None)
+    assert (model.config.to_json_string(), model.generation_config.to_json_string()) == before
 
 
 def test_the_first_loss_is_that_of_the_rows(tmp_path: Path) -> None:
