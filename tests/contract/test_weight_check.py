@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from transformers import AutoTokenizer, BloomConfig, LlamaConfig, MistralConfig
+from transformers import AutoTokenizer, BloomConfig, GPT2Config, LlamaConfig, MistralConfig
 
 from assay_inference.api.app import create_app
 from assay_inference.settings import InferenceSettings
@@ -66,6 +66,16 @@ async def test_a_folder_that_fits_is_told_with_its_sizes(serve: Serve, tmp_path:
         found = await client.check_weights(FolderWeights(path=str(folder)))
         assert (found.max_length, found.num_tensors) == (128, 21)
         assert (await client.weight_status()).policy is None, "nothing is loaded"
+
+
+async def test_a_size_may_have_another_name(serve: Serve, tmp_path: Path) -> None:
+    folder = publish_random(
+        tmp_path / "model", GPT2Config, n_positions=64, max_position_embeddings=64
+    )
+    assert "max_position_embeddings" not in (folder / "config.json").read_text()
+    async with InferenceClient(served(serve, tmp_path), retry=NO_RETRY) as client:
+        found = await client.check_weights(FolderWeights(path=str(folder)))
+    assert found.max_length == 64
 
 
 @pytest.mark.parametrize(("made", "error", "message"), REFUSED.values(), ids=REFUSED)

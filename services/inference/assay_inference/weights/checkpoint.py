@@ -153,8 +153,21 @@ def _vocabulary(folder: Path, config: dict[str, object]) -> PolicyTokenizer:
 
 
 def _size(folder: Path, config: dict[str, object], key: str) -> int:
-    """Return a size in config.json; raise WeightsRefused unless it is a positive number."""
-    size = config.get(key)
+    """Return a size in config.json; raise WeightsRefused unless it is a positive number.
+
+    Some architectures have another name for it, which the library knows.
+    """
+    size = config[key] if key in config else _named_otherwise(folder, key)
     if not isinstance(size, int) or size < 1:
         raise WeightsRefused(f"{folder}/config.json has no positive {key}")
     return size
+
+
+def _named_otherwise(folder: Path, key: str) -> object:
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise WeightsRefused(f"{folder} has a config.json of no known model: {error}") from error
+    return getattr(config.get_text_config(), key, None)
