@@ -161,7 +161,7 @@ class GivenRowsConfig(Config):
 class SFTConfig(GivenRowsConfig):
     """Supervised fine-tuning on demonstrations; a share of them has documented mistakes."""
 
-    learning_rate: float = Field(default=3e-3, gt=0)
+    learning_rate: float = Field(default=3e-3, gt=0, le=1)
     #: Share of the prompts whose demonstrations are held out to measure the loss on.
     validation_share: float = Field(default=0.0, ge=0, lt=1)
     #: Updates from one such measurement to the next; the last update always has one.
@@ -180,7 +180,7 @@ class DPOConfig(GivenRowsConfig):
     #: How much a margin over the policy at the stage's start counts: the greater, the closer the
     #: trained policy stays to it.
     beta: float = Field(default=0.1, gt=0)
-    learning_rate: float = Field(default=1e-6, gt=0)
+    learning_rate: float = Field(default=1e-6, gt=0, le=1)
     batch_size: int = Field(default=32, gt=0)
     #: Share of the prompts whose pairs are held out to measure margin and win rate on.
     held_out_share: float = Field(default=0.1, ge=0, lt=1)

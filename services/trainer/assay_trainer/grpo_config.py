@@ -82,7 +82,7 @@ class GRPOConfig(Config):
     steps: int = Field(gt=0)
     groups_per_step: int = Field(default=16, gt=0)
     group_size: int = Field(default=8, ge=2, le=256)
-    learning_rate: float = Field(default=3e-4, gt=0)
+    learning_rate: float = Field(default=3e-4, gt=0, le=1)
     warmup_steps: int = Field(default=3, ge=0)
     #: adamw_8bit has Adam's moments in 8 bits: see learner/network/optimiser.py.
     optimiser: Literal["adamw", "adamw_8bit"] = "adamw"

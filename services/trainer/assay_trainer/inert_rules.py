@@ -55,7 +55,7 @@ Found = Iterator[InertSwitch]
 
 def inert_switches(config: RunConfig) -> list[InertSwitch]:
     """Return the switches of a run file that cannot act."""
-    found = [*_dropout(config), *_pass_rates(config)]
+    found = [*_dropout(config), *_mistakes(config), *_pass_rates(config)]
     if config.grpo is not None:
         rules: tuple[Callable[[GRPOConfig], Found], ...] = (
             _unread,
@@ -276,4 +276,15 @@ def _dropout(config: RunConfig) -> Found:
             "policy.lora.dropout",
             "dropout does nothing: there is no sft or dpo, and GRPO takes none",
             "add sft or dpo",
+        )
+
+
+def _mistakes(config: RunConfig) -> Found:
+    learnt = config.data.demonstrations or config.data.train
+    wanted = config.sft is not None and config.sft.mistake_rate > 0
+    if wanted and not isinstance(learnt, GeneratedSource):
+        yield InertSwitch(
+            "sft.mistake_rate",
+            f"mistake_rate does nothing: tasks of kind {learnt.kind} have no documented mistakes",
+            "take generated tasks",
         )

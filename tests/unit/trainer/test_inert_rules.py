@@ -182,6 +182,12 @@ INERT = {
         "the stage ends with 10 anyway",
         (staged(every=5, min_steps=10, max_steps=11),),
     ),
+    "mistakes of tasks that have none": (
+        ("data.train={kind: jsonl, path: a.jsonl}", "sft={steps: 1, mistake_rate: 0.5}"),
+        "sft.mistake_rate",
+        "tasks of kind jsonl have no documented mistakes",
+        ("data.train={kind: generated, num_tasks: 60}",),
+    ),
     "dropout without given rows": (
         ("policy={folder: a, lora: {dropout: 0.1}}", "sft=null"),
         "policy.lora.dropout",
@@ -246,6 +252,7 @@ ACTIVE = {
         ONE_TOKEN,
         "grpo.average=constant",
         "data.train={kind: jsonl, path: tasks.jsonl}",
+        "sft.mistake_rate=0.0",
     ),
     "the loss's own average": ("grpo.loss=grpo", "grpo.average=sequence"),
     "its own average of single tokens": (ONE_TOKEN, "grpo.average=token"),
