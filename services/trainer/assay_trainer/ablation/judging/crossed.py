@@ -66,8 +66,8 @@ def crossed_mean(values_ST: Sequence[Sequence[float]] | Floats, span: float = 1.
     """Return the mean over seeds and tasks.
 
     With one seed, nothing is known of seeds, and the error is that of the tasks alone; with one
-    task, that of the seeds. `span` is the largest possible difference between two tasks; it counts
-    if all tasks are equal.
+    task, that of the seeds. `span` is the largest possible difference between two values; it
+    counts if all are 0.
 
     Raises:
         ValueError: there are fewer than two values.
@@ -97,8 +97,13 @@ def span_of(*tables: Floats) -> float:
 
 
 def _spread(line: Floats, span: float) -> tuple[float, int]:
-    """Return the variance with two far tasks, and the most degrees of freedom."""
-    units = with_far_tasks(line - np.median(line), span)
+    """Return the variance with two far tasks, and the most degrees of freedom.
+
+    Equal values are as far away as 0 is, and values of 0 as far as `span`.
+    """
+    middle = float(np.median(line))
+    far = abs(middle) if abs(middle) > _TINY else span
+    units = with_far_tasks(line - middle, far)
     _, sizes = np.unique(line.round(_DIGITS), return_counts=True)
     num_differing = len(line) - int(sizes.max())
     most = max(_LEAST_FREEDOM, num_differing - 1)

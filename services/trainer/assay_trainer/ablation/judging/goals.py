@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from assay_trainer.ablation.ablation_config import START, GoalConfig
-from assay_trainer.ablation.judging.crossed import CrossedMean, crossed_mean, span_of
+from assay_trainer.ablation.judging.crossed import CrossedMean, crossed_mean
 from assay_trainer.ablation.judging.findings import GoalRow, JudgedVerdict
 from assay_trainer.ablation.judging.judge import (
     LEAST_SEEDS,
@@ -70,4 +70,4 @@ def _mean(
         other = start if goal.against == START else arms.get(goal.against)
         return None if other is None else difference(arm, other, key)
     table = arm.table(key, arm.tasks(key), list(arm.runs))
-    return crossed_mean(table, span_of(table)) if table.size > 1 else None
+    return crossed_mean(table) if table.size > 1 else None

@@ -45,7 +45,7 @@ def value_row(arm: MeasuredArm, key: Key, confidence: float) -> TableRow | None:
     table = arm.table(key, tasks, seeds)
     if table.size < 2:
         return None
-    found = crossed_mean(table, span_of(table))
+    found = crossed_mean(table)
     bounds = within(bounds_of(found, confidence), table.ravel())
     means = [float(one) for one in table.mean(axis=1)]
     return TableRow(

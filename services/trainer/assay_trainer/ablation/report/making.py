@@ -288,8 +288,8 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
     notes, seeds = [], len(plan.config.seeds)
     if seeds < LEAST_SEEDS:
         notes.append(
-            f"With {seeds} {'seed' if seeds == 1 else 'seeds'} an arm, nothing could have been decided: their spread "
-            f"is not known, so every verdict is INCONCLUSIVE. It takes {LEAST_SEEDS}."
+            f"With {seeds} of the {LEAST_SEEDS} seeds that it takes, nothing could have been "
+            f"decided: the spread of seeds is not known, so every verdict is INCONCLUSIVE."
         )
     elif changes:
         notes.append(_of_power(changes[0]))
