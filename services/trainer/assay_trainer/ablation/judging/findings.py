@@ -60,7 +60,7 @@ class ChangeRow(JudgedRow):
     num_tasks: int
     freedom: FiniteFloat
     #: The smallest true difference that 80% of repeats would find, at the family's strictest level;
-    #: null if no difference that the metric can have would be.
+    #: null if no difference that the metric can have would be, as with fewer than four seeds.
     detectable: FiniteFloat | None
     verdict: JudgedVerdict
     #: False if lower is better.

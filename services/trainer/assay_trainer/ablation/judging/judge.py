@@ -1,7 +1,7 @@
 """Verdicts on arms: differences over seeds and tasks together, Holm's correction, A/A noise."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from math import inf, isfinite, sqrt
 from statistics import median
@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from assay_shared.statistics.multiplicity import holm
-from assay_trainer.ablation.judging.crossed import CrossedMean, crossed_mean
+from assay_trainer.ablation.judging.crossed import CrossedMean, crossed_mean, span_of
 from assay_trainer.ablation.judging.findings import (
     ChangeRow,
     JudgedVerdict,
@@ -102,8 +102,8 @@ def difference(arm: MeasuredArm, other: MeasuredArm | MeasuredRun, key: Key) -> 
     seeds = [seed for seed in arm.runs if seed in other.runs]
     known = set(other.tasks(key))
     tasks = [id_ for id_ in arm.tasks(key) if id_ in known]
-    gaps = arm.table(key, tasks, seeds) - other.table(key, tasks, seeds)
-    return crossed_mean(gaps) if gaps.size > 1 else None
+    mine, theirs = arm.table(key, tasks, seeds), other.table(key, tasks, seeds)
+    return crossed_mean(mine - theirs, span_of(mine, theirs)) if mine.size > 1 else None
 
 
 def judge_changes(
@@ -168,12 +168,14 @@ def _mean_of_share(arm: MeasuredArm, other: MeasuredArm, key: Key) -> float | No
 def _detectable(one: _Difference, alpha: float) -> float | None:
     """Return the smallest difference to be found; None if there can be none as large.
 
-    None too if no value differs from any: their spread tells nothing.
+    None too with so few seeds that nothing is decided.
     """
+    if one.found.num_seeds < LEAST_SEEDS:
+        return None
     found = one.found.detectable(alpha)
     mean = one.other_mean
     most = inf if mean is None else max(mean, 1 - mean)
-    return found if isfinite(found) and 0 < found <= most else None
+    return found if isfinite(found) and found <= most else None
 
 
 def _row(one: _Difference, p: float, confidence: float, strictest: float) -> ChangeRow:
@@ -208,15 +210,17 @@ def _verdict(mean: CrossedMean, p: float, alpha: float, *, higher: bool) -> Judg
 def against_bound(
     mean: CrossedMean, bound: float, confidence: float, *, at_least: bool
 ) -> JudgedVerdict:
-    """Return PASS if the interval lies beyond the bound, FAIL if before it."""
+    """Return PASS if the whole interval lies beyond the bound, FAIL if all of it lies before it.
+
+    An interval that touches the bound is INCONCLUSIVE.
+    """
     if mean.num_seeds < LEAST_SEEDS:
         return JudgedVerdict.INCONCLUSIVE
-    shifted = replace(mean, value=mean.value - bound)
-    interval = shifted.interval(confidence)
-    low, high = (interval.low, interval.high) if at_least else (-interval.high, -interval.low)
-    if low >= 0:
-        return JudgedVerdict.PASS
-    return JudgedVerdict.FAIL if high < 0 else JudgedVerdict.INCONCLUSIVE
+    interval = mean.interval(confidence)
+    is_above, is_below = interval.low > bound, interval.high < bound
+    if is_above or is_below:
+        return JudgedVerdict.PASS if is_above == at_least else JudgedVerdict.FAIL
+    return JudgedVerdict.INCONCLUSIVE
 
 
 def noise(arms: Sequence[MeasuredArm], key: Key) -> NoiseRow | None:

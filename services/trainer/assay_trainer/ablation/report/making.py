@@ -288,10 +288,10 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
     notes, seeds = [], len(plan.config.seeds)
     if seeds < LEAST_SEEDS:
         notes.append(
-            f"With {seeds} seeds an arm, every verdict is INCONCLUSIVE: their spread is not known. "
-            f"It takes {LEAST_SEEDS}."
+            f"With {seeds} of the {LEAST_SEEDS} seeds that it takes, nothing could have been "
+            f"decided: the spread of seeds is not known, so every verdict is INCONCLUSIVE."
         )
-    if changes:
+    elif changes:
         notes.append(_of_power(changes[0]))
     notes += notes_of_equal_metrics(changes)
     weak = [row.name for row in found.rows if _is_weak(row)]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from assay_trainer.ablation.ablation_config import GoalConfig
+from assay_trainer.ablation.judging.crossed import crossed_mean
 from assay_trainer.ablation.judging.findings import JudgedVerdict
 from assay_trainer.ablation.judging.goals import judge_goals
-from assay_trainer.ablation.judging.judge import judge_changes, noise, value_row
+from assay_trainer.ablation.judging.judge import against_bound, judge_changes, noise, value_row
 from assay_trainer.ablation.judging.measurements import (
     MeasuredArm,
     MeasuredRun,
@@ -50,6 +51,14 @@ def test_with_three_seeds_even_a_large_difference_is_inconclusive() -> None:
     assert row.p_corrected < 0.01
 
 
+def test_with_three_seeds_no_difference_is_called_detectable() -> None:
+    three, four = (arm_of("base", 0.3, num) for num in (3, 4))
+    (few,) = judge_changes([(arm_of("other", 0.4, 3, 1), three)], [KEY], 0.95)
+    (enough,) = judge_changes([(arm_of("other", 0.4, 4, 1), four)], [KEY], 0.95)
+    assert few.detectable is None
+    assert enough.detectable is not None
+
+
 def test_no_difference_is_called_detectable_that_a_share_cannot_have() -> None:
     rng = np.random.default_rng(3)
 
@@ -57,7 +66,7 @@ def test_no_difference_is_called_detectable_that_a_share_cannot_have() -> None:
         runs = {at: run_of((rng.random(20) < mean) * 1.0) for at, mean in enumerate(means)}
         return MeasuredArm(name, runs)
 
-    base, wild = coins("base", (0.1, 0.9)), coins("wild", (0.8, 0.2))
+    base, wild = coins("base", (0.0, 1.0, 0.0, 1.0)), coins("wild", (1.0, 0.0, 1.0, 0.0))
     (row,) = judge_changes([(wild, base)], [KEY], 0.95)
     assert row.detectable is None
     assert (row.change.low, row.change.high) == (-1.0, 1.0)
@@ -86,7 +95,8 @@ def test_a_metric_without_bounds_keeps_its_detectable_difference() -> None:
             for at, v in enumerate(values)
         }
 
-    arms = MeasuredArm("long", costs(300.0, 500.0)), MeasuredArm("short", costs(10.0, 90.0))
+    long, short = costs(300.0, 500.0, 350.0, 450.0), costs(10.0, 90.0, 30.0, 70.0)
+    arms = MeasuredArm("long", long), MeasuredArm("short", short)
     (row,) = judge_changes([arms], [COST], 0.95)
     assert row.detectable is not None
     assert row.detectable > 1
@@ -186,3 +196,53 @@ def test_a_goal_is_judged_by_the_interval_of_the_best_arm(
     few = {"best": arm_of("best", 0.5, 2), "other": arm_of("other", 0.4, 2, 1)}
     (found,) = judge_goals([config], few, start, "best", 0.95)
     assert found.verdict is JudgedVerdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("bound", "verdict"),
+    [
+        ({"at_least": 0.0}, JudgedVerdict.INCONCLUSIVE),
+        ({"at_most": 0.0}, JudgedVerdict.INCONCLUSIVE),
+        ({"at_most": 0.0001}, JudgedVerdict.INCONCLUSIVE),
+        ({"at_most": 0.05}, JudgedVerdict.INCONCLUSIVE),
+        ({"at_most": 0.06}, JudgedVerdict.PASS),
+        ({"at_least": -0.06}, JudgedVerdict.PASS),
+        ({"at_least": 0.06}, JudgedVerdict.FAIL),
+    ],
+)
+def test_equal_answers_to_60_tasks_show_no_more_than_the_rule_of_three(
+    bound: dict[str, float], verdict: JudgedVerdict
+) -> None:
+    start = run_of(np.tile([0.0, 0.25, 1.0], 20))
+    arms = {name: MeasuredArm(name, dict.fromkeys(range(4), start)) for name in ("arm", "base")}
+    for against in ("start", "base"):
+        goal = {"metric": "pass@1", "arm": "arm", "against": against} | bound
+        (found,) = judge_goals([GoalConfig.model_validate(goal)], arms, start, None, 0.95)
+        assert found.verdict is verdict
+        assert found.found is not None
+        assert found.found.low is not None
+        assert found.found.low < found.found.value < (found.found.high or 0)
+
+
+def test_the_same_few_tasks_in_every_seed_are_no_difference() -> None:
+    """Four and five tasks of 24 have 0.125 and 0.0625 by the exact sign test, and seven 0.016."""
+    base = run_of(np.zeros(24))
+    for num_better, verdict in ((4, "INCONCLUSIVE"), (5, "INCONCLUSIVE"), (7, "PASS")):
+        better = run_of(np.repeat([0.25, 0.0], [num_better, 24 - num_better]))
+        runs = (dict.fromkeys(range(4), one) for one in (better, base))
+        arm, other = map(MeasuredArm, ("arm", "base"), runs)
+        (row,) = judge_changes([(arm, other)], [KEY], 0.95)
+        assert row.verdict == verdict
+        assert row.freedom <= 23
+
+
+def test_an_interval_that_touches_the_bound_is_inconclusive() -> None:
+    mean = crossed_mean(np.random.default_rng(2).normal(0.3, 0.2, size=(4, 30)))
+    interval = mean.interval(0.95)
+    for bound, is_above in ((interval.low, True), (interval.high, False)):
+        for at_least in (True, False):
+            touched = against_bound(mean, bound, 0.95, at_least=at_least)
+            assert touched is JudgedVerdict.INCONCLUSIVE
+            past = bound - 1e-6 if is_above else bound + 1e-6
+            beyond = JudgedVerdict.PASS if at_least == is_above else JudgedVerdict.FAIL
+            assert against_bound(mean, past, 0.95, at_least=at_least) is beyond

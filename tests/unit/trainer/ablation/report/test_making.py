@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,15 @@ def test_the_better_arm_wins_and_what_could_not_be_measured_is_told(finished: Ab
     told = json.loads((finished.folder.path / "winner.json").read_text())
     assert told["digest"] == report.start_digest
     assert (finished.folder.path / "report.html").exists()
+
+
+def test_with_two_seeds_nothing_could_have_been_decided(finished: AblationRun) -> None:
+    config = finished.plan.config.model_copy(update={"seeds": SEEDS[:2]})
+    report = made(replace(finished, plan=replace(finished.plan, config=config)))
+    assert {row.num_seeds for row in report.changes} == {2}
+    assert any("2 of the 4 seeds" in note and "been decided" in note for note in report.notes)
+    assert not any("would have shown" in note for note in report.notes)
+    assert [row.detectable for row in report.changes] == [None, None]
 
 
 def test_metrics_with_equal_numbers_are_named_once() -> None:
