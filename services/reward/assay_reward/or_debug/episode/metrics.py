@@ -38,7 +38,7 @@ class MetricKind(StrEnum):
     COUNT = "a whole number from 0"
 
     def allows(self, value: float) -> bool:
-        """Return True if the metric can have the value; NaN is no value."""
+        """Return True if the metric can have the value; NaN is never one."""
         if self is MetricKind.FLAG:
             return value in (0.0, 1.0)
         if self is MetricKind.SHARE:

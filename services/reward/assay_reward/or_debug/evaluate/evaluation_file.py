@@ -17,7 +17,7 @@ EVALUATION, EPISODES = "evaluation.json", "episodes.jsonl"
 _HINT = "evaluate the policy again with assay or-debug evaluate"
 
 
-class PlayedTask(Wire):
+class CellTask(Wire):
     """A task that each policy played."""
 
     id: str
@@ -26,7 +26,7 @@ class PlayedTask(Wire):
     difficulty: str
 
     @classmethod
-    def of(cls, task: Task) -> "PlayedTask":
+    def of(cls, task: Task) -> "CellTask":
         return cls(id=task.id, cell=cell_of(task), difficulty=task.tags.get("difficulty", "?"))
 
 
@@ -49,11 +49,11 @@ class AskedOptions(Wire):
 class EvaluationFile(Wire):
     """The content of evaluation.json."""
 
-    evaluation: EvaluationSummary
-    asked: AskedOptions
     #: The evaluated policy, then the baselines.
     policies: tuple[str, ...] = Field(min_length=1)
-    tasks: tuple[PlayedTask, ...] = Field(min_length=1)
+    tasks: tuple[CellTask, ...] = Field(min_length=1)
+    asked: AskedOptions
+    evaluation: EvaluationSummary
     provenance: dict[str, object]
 
     @model_validator(mode="after")

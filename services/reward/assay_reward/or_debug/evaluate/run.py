@@ -23,8 +23,8 @@ from assay_reward.or_debug.evaluate.evaluation import (
 from assay_reward.or_debug.evaluate.evaluation_file import (
     EPISODES,
     AskedOptions,
+    CellTask,
     EvaluationFile,
-    PlayedTask,
 )
 from assay_reward.or_debug.evaluate.policy import EpisodePolicy, RemotePolicy
 from assay_reward.or_debug.evaluate.report import markdown
@@ -207,7 +207,7 @@ def _write(
             sampling=asked.sampling,
         ),
         policies=tuple(evaluation.policies),
-        tasks=tuple(PlayedTask.of(task) for task in tasks),
+        tasks=tuple(CellTask.of(task) for task in tasks),
         provenance=provenance(),
     ).write(asked.output)
     (asked.output / "report.md").write_text(markdown(evaluation))

@@ -138,19 +138,31 @@ def _check(
 
 
 def over_tasks(
-    records: Sequence[EpisodeRecord], metric: str, difficulty: str | None = None
+    records: Sequence[EpisodeRecord],
+    metric: str,
+    difficulty: str | None = None,
+    unknown: float | None = None,
 ) -> CellEstimate | None:
     """Return the mean over tasks with its interval; None if no episode has the metric."""
-    values = values_by_task(records, metric, difficulty)
+    values = values_by_task(records, metric, difficulty, unknown)
     return estimate(list(values.values()), is_share=is_share(metric)) if values else None
 
 
 def values_by_task(
-    records: Sequence[EpisodeRecord], metric: str, difficulty: str | None = None
+    records: Sequence[EpisodeRecord],
+    metric: str,
+    difficulty: str | None = None,
+    unknown: float | None = None,
 ) -> dict[str, float]:
-    """Return the mean of each task's episodes, which depend on each other; failed ones are out."""
+    """Return the mean of each task's episodes: episodes of one task depend on each other.
+
+    Args:
+        unknown: the value of an episode without the metric, such as a failed one; without it,
+            these episodes are left out.
+    """
     found: dict[str, list[float]] = {}
     for record in records:
-        if difficulty in (None, record.difficulty) and metric in record.metrics:
-            found.setdefault(record.task_id, []).append(record.metrics[metric])
+        value = record.metrics.get(metric, unknown)
+        if difficulty in (None, record.difficulty) and value is not None:
+            found.setdefault(record.task_id, []).append(value)
     return {task: sum(values) / len(values) for task, values in found.items()}

@@ -11,8 +11,8 @@ from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
 from assay_reward.or_debug.evaluate.evaluation_file import (
     EPISODES,
     EVALUATION,
+    CellTask,
     EvaluationFile,
-    PlayedTask,
     read_evaluation_file,
 )
 from assay_reward.or_debug.evaluate.summary import OVERALL, values_by_task
@@ -77,7 +77,7 @@ def check_same_tasks(own: CheckedEvaluation, start: CheckedEvaluation) -> None:
             raise DatasetError(
                 f"{path}: task {name} is in {there.folder} and not in {lacks.folder}", field="tasks"
             )
-        for field in PlayedTask.model_fields:
+        for field in CellTask.model_fields:
             ours, other = getattr(mine[name], field), getattr(theirs[name], field)
             if ours != other:
                 raise DatasetError(
@@ -91,7 +91,7 @@ def _key_of(record: EpisodeRecord) -> str:
 
 
 def _check_place(
-    record: EpisodeRecord, file: EvaluationFile, task: PlayedTask | None, where: str
+    record: EpisodeRecord, file: EvaluationFile, task: CellTask | None, where: str
 ) -> None:
     if record.policy not in file.policies:
         raise DatasetError(f"{where}: {EVALUATION} has no policy {record.policy!r}", field="policy")

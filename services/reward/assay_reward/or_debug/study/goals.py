@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from assay_reward.or_debug.episode.metrics import is_share
 from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
 from assay_reward.or_debug.evaluate.intervals import (
+    SHARE_ENDS,
     CellEstimate,
     TargetVerdict,
     estimate_difference,
@@ -54,7 +55,7 @@ def _found(study: StudyResults, goal: StudyGoal, result: StudiedResult) -> CellE
             )
         values = result.training.reward_variances
         return estimate_series(values) if values else None
-    own = over_tasks(result.records, goal.metric, goal.difficulty)
+    own = rate(result.records, goal.metric, goal.difficulty)
     if own is None:
         raise ConfigError(
             f"no episode of {result.name} has it"
@@ -66,20 +67,55 @@ def _found(study: StudyResults, goal: StudyGoal, result: StudiedResult) -> CellE
     return own
 
 
+def rate(
+    records: Sequence[EpisodeRecord], metric: str, difficulty: str | None = None
+) -> CellEstimate | None:
+    """Return the mean over tasks; None if no episode has the metric.
+
+    Failed episodes are in no mean. The interval of a share holds with any result of them.
+    """
+    found = over_tasks(records, metric, difficulty)
+    if found is None or not is_share(metric) or _has_all(records, metric):
+        return found
+    worst, best = (over_tasks(records, metric, difficulty, unknown) for unknown in SHARE_ENDS)
+    return _reaching(found, worst, best)
+
+
 def difference(
     before: Sequence[EpisodeRecord],
     after: Sequence[EpisodeRecord],
     metric: str,
     difficulty: str | None = None,
 ) -> CellEstimate | None:
-    """Return the mean of `after - before` over the tasks that both have."""
-    first = values_by_task(before, metric, difficulty)
-    second = values_by_task(after, metric, difficulty)
-    both = [task for task in first if task in second]
-    if not both:
-        return None
-    old, new = [first[task] for task in both], [second[task] for task in both]
-    return estimate_difference(old, new, is_share=is_share(metric))
+    """Return the mean of `after - before` over the tasks that both have; see `rate`."""
+
+    def found(old: float | None, new: float | None) -> CellEstimate | None:
+        first = values_by_task(before, metric, difficulty, old)
+        second = values_by_task(after, metric, difficulty, new)
+        both = [task for task in first if task in second]
+        if not both:
+            return None
+        sides = [first[task] for task in both], [second[task] for task in both]
+        return estimate_difference(*sides, is_share=is_share(metric))
+
+    known = found(None, None)
+    if known is None or not is_share(metric) or _has_all([*before, *after], metric):
+        return known
+    least, most = SHARE_ENDS
+    return _reaching(known, found(most, least), found(least, most))
+
+
+def _has_all(records: Sequence[EpisodeRecord], metric: str) -> bool:
+    return all(metric in one.metrics for one in records)
+
+
+def _reaching(
+    found: CellEstimate, worst: CellEstimate | None, best: CellEstimate | None
+) -> CellEstimate:
+    """Return the estimate with an interval that reaches those of the worst and the best case."""
+    low = min(one.low for one in (found, worst) if one is not None)
+    high = max(one.high for one in (found, best) if one is not None)
+    return found.model_copy(update={"low": low, "high": high})
 
 
 def _words(goal: StudyGoal) -> str:

@@ -69,7 +69,7 @@ def _goals(goals: Sequence[GoalFinding]) -> Iterable[str]:
         yield f"| {cell(one.goal)} | {cell(one.policy)} | {found} | {n} | {one.verdict} |"
     yield ""
     yield "PASS: the interval lies within the bounds. FAIL: it lies outside. Else INCONCLUSIVE, as"
-    yield "where it touches a bound."
+    yield "where it touches a bound. Intervals of shares hold with any result of failed episodes."
     yield ""
 
 

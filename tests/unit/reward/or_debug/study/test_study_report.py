@@ -11,12 +11,13 @@ from rich.console import Console
 from assay_reward.or_debug.dataset.tasks import save
 from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
 from assay_reward.or_debug.evaluate.run import EvaluationRun, run
-from assay_reward.or_debug.study.goals import difference
+from assay_reward.or_debug.study.goals import difference, rate
 from assay_reward.or_debug.study.loading import read_training
 from assay_shared.cli import main
 from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import RunFolder
 from assay_shared.types import Role
+from tests.support.fakes import FAILURE
 from tests.support.or_debug.planted import INSTANCE, make_or_task
 
 LEVELS = ("easy", "hard")
@@ -164,21 +165,26 @@ def test_policies_that_do_the_same_on_few_tasks_are_no_proof_of_an_equal_rate(
     assert found["verdict"] == "INCONCLUSIVE"
 
 
-def test_one_turned_task_of_48_is_no_difference() -> None:
-    def played(recovered: int) -> list[EpisodeRecord]:
-        return [
-            EpisodeRecord(
-                policy="p",
-                task_id=str(at),
-                cell="A/easy",
-                difficulty="easy",
-                sample=0,
-                turns=(),
-                metrics={"rr@5": float(at < recovered), "tokens": 5000.0 + at},
-            )
-            for at in range(48)
-        ]
+def played(recovered: int, num_failed: int = 0) -> list[EpisodeRecord]:
+    """Return an episode of each of 48 tasks: first the recovered ones, last the failed ones."""
+    return [
+        EpisodeRecord(
+            policy="p",
+            task_id=str(at),
+            cell="A/easy",
+            difficulty="easy",
+            sample=0,
+            turns=(),
+            metrics={}
+            if at >= 48 - num_failed
+            else {"rr@5": float(at < recovered), "tokens": 5000.0 + at},
+            failure=FAILURE if at >= 48 - num_failed else None,
+        )
+        for at in range(48)
+    ]
 
+
+def test_one_turned_task_of_48_is_no_difference() -> None:
     found = difference(played(20), played(21), "rr@5")
     assert found is not None
     assert found.low < 0 < found.mean < found.high
@@ -187,7 +193,22 @@ def test_one_turned_task_of_48_is_no_difference() -> None:
     assert better.low > 0
     tokens = difference(played(20), played(26), "tokens")
     assert tokens is not None
-    assert tokens.low < 0 < tokens.high, "a count has no largest value"
+    assert tokens.low < -1 < 1 < tokens.high, "a count has no largest value"
+
+
+def test_episodes_that_failed_might_have_had_any_result() -> None:
+    """A policy whose misses fail would otherwise recover everything it has."""
+    all_known, misses_failed = rate(played(20), "rr@5"), rate(played(20, num_failed=28), "rr@5")
+    assert all_known is not None
+    assert misses_failed is not None
+    assert (misses_failed.mean, misses_failed.n) == (1.0, 20)
+    assert misses_failed.low == all_known.low
+    over = difference(played(20), played(20, num_failed=28), "rr@5")
+    assert over is not None
+    assert over.low < 0
+    steady = rate(played(40, num_failed=1), "rr@5")
+    assert steady is not None
+    assert steady.low > 0.68, "one failure of 48 takes away a few points"
 
 
 def test_repeated_steps_count_once_and_a_fall_is_found(tmp_path: Path) -> None:
