@@ -4,6 +4,8 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
 
 from assay_reward.or_debug.episode.episode import State
 from assay_reward.or_debug.episode.rewards import iis_names
@@ -24,6 +26,44 @@ from assay_shared.errors import SolverFault, TimedOut
 
 #: The reported values of k in RR@k.
 RECOVERY_REPLIES = (1, 2, 3, 4, 5, 6, 8, 10)
+
+
+class MetricKind(StrEnum):
+    """The values that a metric of an episode can have."""
+
+    #: 0 or 1.
+    FLAG = "0 or 1"
+    SHARE = "from 0 to 1"
+    #: A whole number from 0.
+    COUNT = "a whole number from 0"
+
+    def allows(self, value: float) -> bool:
+        """Return True if the metric can have the value; NaN is never one."""
+        if self is MetricKind.FLAG:
+            return value in (0.0, 1.0)
+        if self is MetricKind.SHARE:
+            return 0.0 <= value <= 1.0
+        return 0.0 <= value < math.inf and value.is_integer()
+
+
+#: Missing in an episode whose claim was not decided in time; each episode has all the others.
+CLAIM = "claim_irreducible"
+METRIC_KINDS = MappingProxyType(
+    {f"rr@{k}": MetricKind.FLAG for k in RECOVERY_REPLIES}
+    | dict.fromkeys(("faithful", "optimal", CLAIM), MetricKind.FLAG)
+    | dict.fromkeys(("steps", "invalid", "tokens"), MetricKind.COUNT)
+    | {
+        f"{claim}_{measure}": MetricKind.SHARE
+        for claim in ("diagnosis", "diagnosis_iis")
+        for measure in ("recall", "precision", "jaccard")
+    }
+    | dict.fromkeys(("op", "rows_kept", "bounds_kept"), MetricKind.SHARE)
+)
+
+
+def is_share(metric: str) -> bool:
+    """Return True if the mean of a metric cannot be above 1."""
+    return METRIC_KINDS.get(metric) in (MetricKind.FLAG, MetricKind.SHARE)
 
 
 @dataclass(frozen=True)
@@ -68,9 +108,7 @@ class EpisodeMetrics:
     def values(self) -> dict[str, float]:
         """Return all known metrics by name, for tables and files."""
         known = (
-            {"claim_irreducible": float(self.claim_irreducible)}
-            if (self.claim_irreducible is not None)
-            else {}
+            {CLAIM: float(self.claim_irreducible)} if (self.claim_irreducible is not None) else {}
         )
         recovered = {f"rr@{k}": float(self.rr(k)) for k in RECOVERY_REPLIES}
         return (

@@ -94,8 +94,8 @@ def _show(evaluation: "EvaluationSummary", output: Path, console: "Console") -> 
         table.add_row(*row)
     console.print(table)
     for check in evaluation.gradient:
-        bounds = f"{check.low:.0%} to {check.high:.0%}"
-        console.print(f"{check.difficulty}: RR@5 of {bounds}: {check.finding}")
+        bounds = f"RR@5 of {check.low:.0%} to {check.high:.0%}: " if check.found else ""
+        console.print(f"{check.difficulty}: {bounds}{check.told}")
     console.print(f"the whole report: {output / 'report.md'}")
 
 

@@ -66,13 +66,19 @@ def read_tasks(given: Path, role: Role | None, max_per_cell: int | None = None) 
     With `max_per_cell`, return only this number of tasks from the start of each cell.
 
     Raises:
-        DatasetError: a cell has no tasks, a line is not a task of this environment, or the path is
-            not a benchmark; then the hint says what to do.
+        DatasetError: a cell has no tasks, a line is not a task of this environment, two cells have
+            a task of the same id, or the path is not a benchmark; then the hint says what to do.
     """
     must_be_benchmark(given)
     cells = [cell for cell in sorted(given.glob("type_*")) if cell.is_dir()]
     files = [cell / TASKS for cell in cells] or [given / TASKS if given.is_dir() else given]
-    return [task for file in files for task in _chosen(file, role, max_per_cell)]
+    found: dict[str, Task] = {}
+    for file in files:
+        for task in _chosen(file, role, max_per_cell):
+            if task.id in found:
+                raise DatasetError(f"{file}: another cell has a task {task.id!r} too", field="id")
+            found[task.id] = task
+    return list(found.values())
 
 
 def _chosen(file: Path, role: Role | None, max_per_cell: int | None) -> list[Task]:

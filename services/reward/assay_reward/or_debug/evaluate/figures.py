@@ -97,7 +97,7 @@ def gradient(evaluation: EvaluationSummary) -> Figure:
             mean = check.found.mean
             span = [[mean - check.found.low], [check.found.high - mean]]
             left.errorbar(at, mean, yerr=span, fmt="o", color=_POLICY_COLOUR, capsize=4)
-        left.text(at, 1.04, check.finding, ha="center", fontsize=7)
+        left.text(at, 1.04, check.finding or "not measured", ha="center", fontsize=7)
     left.set_xticks(range(len(evaluation.gradient)), [c.difficulty for c in evaluation.gradient])
     left.set_ylim(0, 1.1)
     left.set_title("RR@5 and its targets")

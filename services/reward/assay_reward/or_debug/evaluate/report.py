@@ -33,8 +33,9 @@ def markdown(evaluation: EvaluationSummary) -> str:
 def _lines(evaluation: EvaluationSummary) -> Iterable[str]:
     yield f"# OR debugging: {evaluation.policy}"
     yield ""
-    yield "Means with 95 % intervals (Wilson for shares, bootstrap for the rest). Episodes that"
-    yield "failed, because a service or solver did, are in no mean; they are counted separately."
+    yield "Means over tasks with 95 % intervals (exact for shares of tasks, bootstrap for the"
+    yield "rest). Episodes that failed, because a service or solver did, are in no mean; they are"
+    yield "counted separately."
     yield ""
     yield "## By cell"
     yield ""
@@ -108,8 +109,8 @@ def _best_trivial(evaluation: EvaluationSummary, cell: str, metric: str) -> str:
 
 def _gradient(evaluation: EvaluationSummary) -> Iterable[list[str]]:
     for check in evaluation.gradient:
-        found = shown(check.found, True) if check.found else "no episodes"
-        yield [check.difficulty, f"{check.low:.0%} to {check.high:.0%}", found, check.finding]
+        found = shown(check.found, True) if check.found else ""
+        yield [check.difficulty, f"{check.low:.0%} to {check.high:.0%}", found, check.told]
 
 
 def shown_metric(summary: CellSummary, metric: str, with_interval: bool) -> str:

@@ -1,7 +1,6 @@
 """An evaluation from the command line: its policies, its progress and its files."""
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +19,12 @@ from assay_reward.or_debug.evaluate.evaluation import (
     digest_of,
     evaluate,
     read_tasks,
+)
+from assay_reward.or_debug.evaluate.evaluation_file import (
+    EPISODES,
+    AskedOptions,
+    CellTask,
+    EvaluationFile,
 )
 from assay_reward.or_debug.evaluate.policy import EpisodePolicy, RemotePolicy
 from assay_reward.or_debug.evaluate.report import markdown
@@ -111,6 +116,12 @@ async def _play(
     names = [name for name in BASELINES if asked.baselines and name != asked.policy]
     try:
         async with _policy(asked) as policy:
+            if policy.name in names:
+                raise ConfigError(
+                    f"the model is named {policy.name!r}, as a baseline is",
+                    field="policy",
+                    hint="serve the model by another name, or add --no-baselines",
+                )
             policies = [policy, *(baseline(name, asked.seed) for name in names)]
             if _is_chat_server(asked.policy):
                 limit = f"a request to the server has {asked.request_timeout:g} s at most"
@@ -181,22 +192,23 @@ def _write(
     from assay_reward.or_debug.evaluate.figures import draw
 
     lines = (record.model_dump_json() + "\n" for record in records)
-    (asked.output / "episodes.jsonl").write_text("".join(lines))
-    content = {
-        "evaluation": evaluation.model_dump(mode="json"),
-        "asked": {
-            "data": str(asked.data),
-            "policy": asked.policy,
-            "tasks": digest_of(tasks, asked.plan.max_turns),
-            "role": asked.role,
-            "max_per_cell": asked.max_per_cell,
-            "samples": asked.plan.samples,
-            "max_turns": asked.plan.max_turns,
-            "seed": asked.seed,
-            "sampling": asked.sampling.model_dump(mode="json"),
-        },
-        "provenance": provenance(),
-    }
-    (asked.output / "evaluation.json").write_text(json.dumps(content, indent=2) + "\n")
+    (asked.output / EPISODES).write_text("".join(lines))
+    EvaluationFile(
+        evaluation=evaluation,
+        asked=AskedOptions(
+            data=str(asked.data),
+            policy=asked.policy,
+            tasks=digest_of(tasks, asked.plan.max_turns),
+            role=asked.role,
+            max_per_cell=asked.max_per_cell,
+            samples=asked.plan.samples,
+            max_turns=asked.plan.max_turns,
+            seed=asked.seed,
+            sampling=asked.sampling,
+        ),
+        policies=tuple(evaluation.policies),
+        tasks=tuple(CellTask.of(task) for task in tasks),
+        provenance=provenance(),
+    ).write(asked.output)
     (asked.output / "report.md").write_text(markdown(evaluation))
     draw(evaluation, asked.output)

@@ -2,8 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 
+from assay_reward.or_debug.episode.metrics import is_share
 from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
-from assay_reward.or_debug.evaluate.intervals import CellEstimate, TargetVerdict, estimate, judge
+from assay_reward.or_debug.evaluate.intervals import (
+    SHARE_ENDS,
+    CellEstimate,
+    TargetVerdict,
+    estimate,
+    judge,
+)
 from assay_shared.types import Wire
 
 OVERALL = "all"
@@ -13,7 +20,7 @@ GRADIENT_METRIC = "rr@5"
 
 
 class CellSummary(Wire):
-    """All metrics over the completed episodes of a cell; failed episodes are only counted."""
+    """All metrics over the tasks of a cell; failed episodes are only counted."""
 
     policy: str
     cell: str
@@ -23,13 +30,22 @@ class CellSummary(Wire):
 
 
 class GradientCheck(Wire):
-    """RR@5 of a difficulty against its target."""
+    """RR@5 of a difficulty against its target; without an episode there is no finding."""
 
     difficulty: str
     low: float
     high: float
+    num_episodes: int
     found: CellEstimate | None
-    finding: TargetVerdict
+    finding: TargetVerdict | None
+
+    @property
+    def told(self) -> str:
+        """The finding, or the reason why nothing was measured."""
+        if self.finding is not None:
+            return self.finding
+        lacking = "episode has a result" if self.num_episodes else "tasks"
+        return f"not measured: no {self.difficulty} {lacking}"
 
 
 class EvaluationSummary(Wire):
@@ -96,17 +112,13 @@ def _order(cell: str) -> tuple[str, int]:
 
 
 def _summary(policy: str, cell: str, records: Sequence[EpisodeRecord]) -> CellSummary:
-    measured = [record.metrics for record in records if record.failure is None]
-    names = list(dict.fromkeys(name for metrics in measured for name in metrics))
+    names = dict.fromkeys(name for record in records for name in record.metrics)
     return CellSummary(
         policy=policy,
         cell=cell,
         num_episodes=len(records),
-        num_failed=len(records) - len(measured),
-        metrics={
-            name: estimate([metrics[name] for metrics in measured if name in metrics])
-            for name in names
-        },
+        num_failed=sum(record.failure is not None for record in records),
+        metrics={name: found for name in names if (found := over_tasks(records, name)) is not None},
     )
 
 
@@ -114,7 +126,43 @@ def _check(
     difficulty: str, span: tuple[float, float], records: Sequence[EpisodeRecord]
 ) -> GradientCheck:
     low, high = span
-    values = [record.metrics[GRADIENT_METRIC] for record in records if record.failure is None]
-    found = estimate(values) if values else None
-    finding = judge(found, low, high) if found else TargetVerdict.INCONCLUSIVE
-    return GradientCheck(difficulty=difficulty, low=low, high=high, found=found, finding=finding)
+    found = over_tasks(records, GRADIENT_METRIC)
+    return GradientCheck(
+        difficulty=difficulty,
+        low=low,
+        high=high,
+        num_episodes=len(records),
+        found=found,
+        finding=judge(found, low, high, SHARE_ENDS) if found else None,
+    )
+
+
+def over_tasks(
+    records: Sequence[EpisodeRecord],
+    metric: str,
+    difficulty: str | None = None,
+    unknown: float | None = None,
+) -> CellEstimate | None:
+    """Return the mean over tasks with its interval; None if no episode has the metric."""
+    values = values_by_task(records, metric, difficulty, unknown)
+    return estimate(list(values.values()), is_share=is_share(metric)) if values else None
+
+
+def values_by_task(
+    records: Sequence[EpisodeRecord],
+    metric: str,
+    difficulty: str | None = None,
+    unknown: float | None = None,
+) -> dict[str, float]:
+    """Return the mean of each task's episodes: episodes of one task depend on each other.
+
+    Args:
+        unknown: the value of an episode without the metric, such as a failed one; without it,
+            these episodes are left out.
+    """
+    found: dict[str, list[float]] = {}
+    for record in records:
+        value = record.metrics.get(metric, unknown)
+        if difficulty in (None, record.difficulty) and value is not None:
+            found.setdefault(record.task_id, []).append(value)
+    return {task: sum(values) / len(values) for task, values in found.items()}

@@ -3,16 +3,21 @@
 import math
 from collections.abc import Sequence
 
+from assay_reward.or_debug.episode.metrics import is_share
 from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
-from assay_reward.or_debug.evaluate.intervals import CellEstimate, TargetVerdict, estimate, judge
+from assay_reward.or_debug.evaluate.intervals import (
+    SHARE_ENDS,
+    CellEstimate,
+    TargetVerdict,
+    estimate_difference,
+    estimate_series,
+    judge,
+)
+from assay_reward.or_debug.evaluate.summary import over_tasks, values_by_task
 from assay_reward.or_debug.study.loading import StudiedResult, StudyResults
 from assay_reward.or_debug.study.study_file import REWARD_VARIANCE, StudyGoal
 from assay_shared.errors import ConfigError
-from assay_shared.statistics.bootstrap import mean_interval
 from assay_shared.types import Wire
-
-_CONFIDENCE = 0.95
-_RULE_OF_THREE = 3
 
 
 class GoalFinding(Wire):
@@ -38,7 +43,7 @@ def _decide(study: StudyResults, goal: StudyGoal) -> GoalFinding:
     low = -math.inf if goal.at_least is None else goal.at_least
     high = math.inf if goal.at_most is None else goal.at_most
     found = _found(study, goal, result)
-    verdict = TargetVerdict.INCONCLUSIVE if found is None else judge(found, low, high)
+    verdict = TargetVerdict.INCONCLUSIVE if found is None else judge(found, low, high, goal.ends)
     return GoalFinding(goal=_words(goal), policy=result.name, found=found, verdict=verdict)
 
 
@@ -49,9 +54,9 @@ def _found(study: StudyResults, goal: StudyGoal, result: StudiedResult) -> CellE
                 f"{result.name} has no run to read it from", field=f"goals {goal.metric}"
             )
         values = result.training.reward_variances
-        return estimate(values) if values else None
-    own = values_by_task(result.records, goal.metric, goal.difficulty)
-    if not own:
+        return estimate_series(values) if values else None
+    own = rate(result.records, goal.metric, goal.difficulty)
+    if own is None:
         raise ConfigError(
             f"no episode of {result.name} has it"
             + (f" among {goal.difficulty} tasks" if goal.difficulty else ""),
@@ -59,23 +64,21 @@ def _found(study: StudyResults, goal: StudyGoal, result: StudiedResult) -> CellE
         )
     if goal.over_start:
         return difference(study.start.records, result.records, goal.metric, goal.difficulty)
-    return over_tasks(list(own.values()))
+    return own
 
 
-def values_by_task(
+def rate(
     records: Sequence[EpisodeRecord], metric: str, difficulty: str | None = None
-) -> dict[str, float]:
-    """Return the mean of each task's episodes; failed episodes are in no mean."""
-    found: dict[str, list[float]] = {}
-    for record in records:
-        if difficulty in (None, record.difficulty) and metric in record.metrics:
-            found.setdefault(record.task_id, []).append(record.metrics[metric])
-    return {task: sum(values) / len(values) for task, values in found.items()}
+) -> CellEstimate | None:
+    """Return the mean over tasks; None if no episode has the metric.
 
-
-def over_tasks(values: Sequence[float]) -> CellEstimate:
-    """Return the mean over tasks with its interval: episodes of one task depend on each other."""
-    return estimate(values)
+    Failed episodes are in no mean. The interval of a share holds with any result of them.
+    """
+    found = over_tasks(records, metric, difficulty)
+    if found is None or not is_share(metric) or _has_all(records, metric):
+        return found
+    worst, best = (over_tasks(records, metric, difficulty, unknown) for unknown in SHARE_ENDS)
+    return _reaching(found, worst, best)
 
 
 def difference(
@@ -84,19 +87,35 @@ def difference(
     metric: str,
     difficulty: str | None = None,
 ) -> CellEstimate | None:
-    """Return the mean of `after - before` over the tasks that both have."""
-    first = values_by_task(before, metric, difficulty)
-    second = values_by_task(after, metric, difficulty)
-    both = [task for task in first if task in second]
-    if not both:
-        return None
-    differences = [second[task] - first[task] for task in both]
-    found = mean_interval(differences, _CONFIDENCE, seed=0)
-    # Equal differences have no spread to sample from, which proves nothing about other tasks: with
-    # 95 % confidence, at most 3 / n of them differ. Metrics of tasks lie between 0 and 1.
-    spread = min(1.0, _RULE_OF_THREE / len(both)) if min(differences) == max(differences) else 0.0
-    low, high = max(-1.0, found.low - spread), min(1.0, found.high + spread)
-    return CellEstimate(mean=found.value, low=low, high=high, n=len(both))
+    """Return the mean of `after - before` over the tasks that both have; see `rate`."""
+
+    def found(old: float | None, new: float | None) -> CellEstimate | None:
+        first = values_by_task(before, metric, difficulty, old)
+        second = values_by_task(after, metric, difficulty, new)
+        both = [task for task in first if task in second]
+        if not both:
+            return None
+        sides = [first[task] for task in both], [second[task] for task in both]
+        return estimate_difference(*sides, is_share=is_share(metric))
+
+    known = found(None, None)
+    if known is None or not is_share(metric) or _has_all([*before, *after], metric):
+        return known
+    least, most = SHARE_ENDS
+    return _reaching(known, found(most, least), found(least, most))
+
+
+def _has_all(records: Sequence[EpisodeRecord], metric: str) -> bool:
+    return all(metric in one.metrics for one in records)
+
+
+def _reaching(
+    found: CellEstimate, worst: CellEstimate | None, best: CellEstimate | None
+) -> CellEstimate:
+    """Return the estimate with an interval that reaches those of the worst and the best case."""
+    low = min(one.low for one in (found, worst) if one is not None)
+    high = max(one.high for one in (found, best) if one is not None)
+    return found.model_copy(update={"low": low, "high": high})
 
 
 def _words(goal: StudyGoal) -> str:

@@ -1,19 +1,21 @@
 """The evaluations and runs of a study, read from their folders and checked to be comparable."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
-
 from assay_reward.or_debug.evaluate.baselines import TRIVIAL
 from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
+from assay_reward.or_debug.evaluate.evaluation_file import AskedOptions
 from assay_reward.or_debug.evaluate.summary import EvaluationSummary, summarise
+from assay_reward.or_debug.study.checked_episodes import (
+    CheckedEvaluation,
+    check_same_tasks,
+    read_checked_evaluation,
+)
 from assay_reward.or_debug.study.study_file import StudiedPolicy, StudyFile
-from assay_shared.errors import DatasetError, NotFound
-from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import RunFolder
 
 #: Options of an evaluation in which all policies of a study must agree.
@@ -75,65 +77,44 @@ def load_study(file: StudyFile) -> StudyResults:
 
     Raises:
         NotFound: a folder is not an evaluation, or not a run.
-        DatasetError: two evaluations cannot be compared, or the start's has no baselines.
+        DatasetError: an evaluation's files cannot be right, two evaluations cannot be compared, or
+            the start's has no baselines.
     """
-    results, options = [], {}
-    for policy in file.policies:
-        asked, name, records = _read_evaluation(policy.evaluation)
-        options[policy.name] = asked
-        own = [record.model_copy(update={"policy": policy.name}) for record in records[name]]
-        summary = summarise(policy.name, own)
-        training = None if policy.run is None else read_training(policy.run)
-        results.append(StudiedResult(policy, tuple(own), summary, training))
-        if policy.kind == "start":
-            start, others = policy, [one for n in records for one in records[n] if n != name]
-    _check_same(options, start.name)
-    if not others:
+    found = {one.name: read_checked_evaluation(one.evaluation) for one in file.policies}
+    start = next(one for one in file.policies if one.kind == "start")
+    first = found[start.name]
+    for name, evaluation in found.items():
+        _check_same_options(name, evaluation.file.asked, start.name, first.file.asked)
+        check_same_tasks(evaluation, first)
+    if not first.of_baselines:
         raise DatasetError(
             "the evaluation of the start has no trivial policies",
             field=str(start.evaluation),
             hint="evaluate it without --no-baselines",
         )
-    return StudyResults(file, tuple(results), summarise("", others))
+    results = tuple(_result(policy, found[policy.name]) for policy in file.policies)
+    return StudyResults(file, results, summarise("", first.of_baselines))
 
 
-def _read_evaluation(
-    folder: Path,
-) -> tuple[Mapping[str, JsonValue], str, dict[str, list[EpisodeRecord]]]:
-    """Return an evaluation's options, its policy's name, and the episodes by policy."""
-    written, episodes = folder / "evaluation.json", folder / "episodes.jsonl"
-    if not written.is_file() or not episodes.is_file():
-        raise NotFound(
-            f"{folder} is not an evaluation", hint="assay or-debug evaluate writes such folders"
-        )
-    content: dict[str, Any] = json.loads(written.read_text())
-    records: dict[str, list[EpisodeRecord]] = {}
-    for one in read_json_lines(episodes, EpisodeRecord.model_validate, _key_of):
-        records.setdefault(one.policy, []).append(one)
-    name = str(content["evaluation"]["policy"])
-    if name not in records:
-        raise DatasetError(f"there are no episodes of {name}", field=str(episodes))
-    return content["asked"], name, records
+def _result(policy: StudiedPolicy, found: CheckedEvaluation) -> StudiedResult:
+    own = tuple(record.model_copy(update={"policy": policy.name}) for record in found.own)
+    training = None if policy.run is None else read_training(policy.run)
+    return StudiedResult(policy, own, summarise(policy.name, own), training)
 
 
-def _key_of(record: EpisodeRecord) -> str:
-    return f"{record.policy}/{record.task_id}/{record.sample}"
-
-
-def _check_same(options: Mapping[str, Mapping[str, JsonValue]], start: str) -> None:
-    """Refuse evaluations of other tasks, turns or sampling than the start's."""
-    mine = options[start]
-    for name, asked in options.items():
-        for key in _SAME:
-            ours, theirs = mine.get(key), asked.get(key)
-            if key == "sampling" and isinstance(ours, dict) and isinstance(theirs, dict):
-                ours, theirs = ours | {"seed": None}, theirs | {"seed": None}
-            if ours != theirs or (key == "tasks" and ours is None):
-                raise DatasetError(
-                    f"{name} and {start} cannot be compared: their {key} differ",
-                    field=key,
-                    hint="evaluate all policies with the same options on the same folder",
-                )
+def _check_same_options(name: str, own: AskedOptions, start: str, first: AskedOptions) -> None:
+    """Refuse an evaluation of other tasks, turns or sampling than the start's."""
+    ours, theirs = (
+        one.model_copy(update={"sampling": one.sampling.model_copy(update={"seed": None})})
+        for one in (own, first)
+    )
+    for key in _SAME:
+        if getattr(ours, key) != getattr(theirs, key):
+            raise DatasetError(
+                f"{name} and {start} cannot be compared: their {key} differ",
+                field=key,
+                hint="evaluate all policies with the same options on the same folder",
+            )
 
 
 def read_training(folder: Path) -> TrainingFacts:

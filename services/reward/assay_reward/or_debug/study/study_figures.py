@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from assay_reward.or_debug.evaluate.intervals import CellEstimate
-from assay_reward.or_debug.evaluate.summary import TARGETS
-from assay_reward.or_debug.study.goals import over_tasks, values_by_task
+from assay_reward.or_debug.evaluate.summary import TARGETS, over_tasks
 from assay_reward.or_debug.study.loading import StudiedResult, StudyResults, trivial_names
 from assay_shared.text.markdown import visible
 
@@ -39,7 +38,7 @@ def _bars(study: StudyResults, results: Sequence[StudiedResult], title: str) -> 
     width = 0.8 / len(results)
     for at, result in enumerate(results):
         shift = (at - (len(results) - 1) / 2) * width
-        found = [_estimate(result, metric, None) for metric in HEADLINES]
+        found = [over_tasks(result.records, metric) for metric in HEADLINES]
         _draw_bars(axes, found, shift, width, result.name, _COLOURS[at % len(_COLOURS)])
     for at, metric in enumerate(HEADLINES):
         best = best_trivial(study, metric)
@@ -59,11 +58,11 @@ def _by_difficulty(
     """Return bars by difficulty for each policy, with the targets of the difficulties."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     axes = figure.subplots()
-    levels = [one for one in TARGETS if any(_estimate(r, metric, one) for r in results)]
+    levels = [one for one in TARGETS if any(over_tasks(r.records, metric, one) for r in results)]
     width = 0.8 / len(results)
     for at, result in enumerate(results):
         shift = (at - (len(results) - 1) / 2) * width
-        found = [_estimate(result, metric, level) for level in levels]
+        found = [over_tasks(result.records, metric, level) for level in levels]
         _draw_bars(axes, found, shift, width, result.name, _COLOURS[at % len(_COLOURS)])
     for at, level in enumerate(levels if targets else ()):
         low, high = TARGETS[level]
@@ -93,11 +92,6 @@ def _draw_bars(
     plain = visible(label).replace("$", r"\$")
     axes.bar(places, means, width * 0.92, color=colour, label=plain)
     axes.errorbar(places, means, yerr=errors, fmt="none", ecolor="#333333", elinewidth=1)
-
-
-def _estimate(result: StudiedResult, metric: str, difficulty: str | None) -> CellEstimate | None:
-    values = values_by_task(result.records, metric, difficulty)
-    return over_tasks(list(values.values())) if values else None
 
 
 def best_trivial(study: StudyResults, metric: str, cell: str = "all") -> tuple[str, float] | None:

@@ -5,6 +5,14 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from assay_reward.or_debug.episode.metrics import is_share
+from assay_reward.or_debug.evaluate.intervals import (
+    ANY_ENDS,
+    COUNT_ENDS,
+    SHARE_DIFFERENCE_ENDS,
+    SHARE_ENDS,
+    Ends,
+)
 from assay_shared.settings.run_file import Config
 
 #: A meter of training runs, apart from the metrics of episodes.
@@ -25,7 +33,7 @@ class StudiedPolicy(Config):
 
 
 class StudyGoal(Config):
-    """A bound that the interval of a metric must be beyond."""
+    """Bounds that the interval of a metric must be beyond: touching one is not enough."""
 
     metric: str
     #: A policy's name; the study's `final` without it.
@@ -41,11 +49,25 @@ class StudyGoal(Config):
     def _bounded(self) -> Self:
         if self.at_least is None and self.at_most is None:
             raise ValueError("give at_least, at_most, or both")
-        if None not in (self.at_least, self.at_most) and self.at_most < self.at_least:  # type: ignore[operator]
-            raise ValueError("at_most must be at least at_least")
+        low, high = self.ends
+        at_least = low if self.at_least is None else self.at_least
+        at_most = high if self.at_most is None else self.at_most
+        if at_most <= at_least:
+            raise ValueError(f"no interval lies between {at_least:g} and {at_most:g}")
+        if at_least < low or at_most > high:
+            raise ValueError(f"{self.metric} is from {low:g} to {high:g}")
+        if (at_least, at_most) == (low, high):
+            raise ValueError(f"every policy reaches it: {self.metric} is from {low:g} to {high:g}")
         if self.metric == REWARD_VARIANCE and (self.difficulty or self.over_start):
             raise ValueError("reward_variance is of a training run: no difficulty, no start")
         return self
+
+    @property
+    def ends(self) -> Ends:
+        """The lowest and the highest value that the goal is about."""
+        if is_share(self.metric):
+            return SHARE_DIFFERENCE_ENDS if self.over_start else SHARE_ENDS
+        return ANY_ENDS if self.over_start else COUNT_ENDS
 
 
 class StudyFile(Config):

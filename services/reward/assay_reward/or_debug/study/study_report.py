@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from assay_reward.or_debug.evaluate.intervals import CellEstimate, TargetVerdict, estimate
+from assay_reward.or_debug.evaluate.intervals import CellEstimate, TargetVerdict, estimate_series
 from assay_reward.or_debug.evaluate.report import shown
 from assay_reward.or_debug.evaluate.summary import OVERALL, TARGETS, EvaluationSummary
 from assay_reward.or_debug.study.goals import GoalFinding, decide, difference
@@ -44,7 +44,8 @@ def _lines(
 ) -> Iterable[str]:
     yield f"# {cell(study.file.name)}"
     yield ""
-    yield "Means with 95 % intervals. Failed episodes are in no mean; they are counted separately."
+    yield "Means over tasks with 95 % intervals. Failed episodes are in no mean; they are counted"
+    yield "separately."
     yield ""
     if goals:
         yield from _goals(goals)
@@ -67,7 +68,8 @@ def _goals(goals: Sequence[GoalFinding]) -> Iterable[str]:
         n = str(one.found.n) if one.found else ""
         yield f"| {cell(one.goal)} | {cell(one.policy)} | {found} | {n} | {one.verdict} |"
     yield ""
-    yield "PASS: the interval lies within the bounds. FAIL: it lies outside. Else INCONCLUSIVE."
+    yield "PASS: the interval lies within the bounds. FAIL: it lies outside. Else INCONCLUSIVE, as"
+    yield "where it touches a bound. Intervals of shares hold with any result of failed episodes."
     yield ""
 
 
@@ -134,13 +136,15 @@ def _training(study: StudyResults) -> Iterable[str]:
     for one in trained:
         facts = one.training
         assert facts is not None
-        variance = shown(estimate(facts.reward_variances), True) if facts.reward_variances else ""
+        known = facts.reward_variances
+        variance = shown(estimate_series(known), True) if known else ""
         share = f"{facts.num_without_signal} of {facts.num_played}"
         fall, spread = _number(facts.largest_fall), _number(facts.gradient_spread)
         yield f"| {cell(one.name)} | {facts.num_steps} | {variance} | {share} | {fall} | {spread} |"
     yield ""
-    yield "The reward's variance is in the units of its rubric. Intervals are over steps, which"
-    yield "depend on each other. The reward is averaged over 5 steps before a fall is measured."
+    yield "The reward's variance is in the units of its rubric. Intervals are over steps, and"
+    yield "wider where neighbouring steps resemble each other. The reward is averaged over 5 steps"
+    yield "before a fall is measured."
     yield ""
 
 

@@ -131,6 +131,22 @@ async def test_a_server_with_several_models_asks_which_one(serve: Serve) -> None
             await server.only_model()
 
 
+def test_a_model_with_the_name_of_a_baseline_is_refused(serve: Serve, tmp_path: Path) -> None:
+    """Both would have the same episodes' names in the files."""
+    upstream = Upstream(turns_of)
+
+    @upstream.app.get("/v1/models")
+    async def models() -> dict[str, object]:
+        return {"data": [{"id": "first_row"}]}
+
+    task = make_or_task(INSTANCE).model_copy(update={"role": Role.TEST})
+    save([task], tmp_path / "tasks.jsonl")
+    policy = serve(upstream.app) + "/v1"
+    asked = EvaluationRun(data=tmp_path / "tasks.jsonl", policy=policy, output=tmp_path / "out")
+    with pytest.raises(ConfigError, match="the model is named 'first_row', as a baseline is"):
+        run(asked, Console(quiet=True))
+
+
 def test_a_model_is_chosen_of_a_server_alone(tmp_path: Path) -> None:
     asked = EvaluationRun(data=tmp_path, policy="probe", output=tmp_path / "out", model="m")
     with pytest.raises(ConfigError, match=r"ends with /v1 has models"):

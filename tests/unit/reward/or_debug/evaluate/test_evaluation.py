@@ -48,10 +48,12 @@ def tagged(number: int, difficulty: str = "easy", role: Role = Role.TEST) -> Tas
     )
 
 
-def episode(rr5: float, difficulty: str = "easy", failed: bool = False) -> EpisodeRecord:
+def episode(
+    rr5: float, difficulty: str = "easy", failed: bool = False, task: int = 0
+) -> EpisodeRecord:
     return EpisodeRecord(
         policy="p",
-        task_id="t",
+        task_id=f"{difficulty}{task}",
         cell=f"A/{difficulty}",
         difficulty=difficulty,
         sample=0,
@@ -220,6 +222,14 @@ def test_a_cell_without_tasks_of_the_role_is_an_error_too(benchmark: Path) -> No
         read_tasks(benchmark, Role.VALIDATION, None)
 
 
+def test_cells_with_the_same_task_are_refused(benchmark: Path) -> None:
+    cell = benchmark / "type_A_medium"
+    cell.mkdir()
+    (cell / "tasks.jsonl").write_text(tagged(1, "medium").model_dump_json() + "\n")
+    with pytest.raises(DatasetError, match="type_A_medium.*another cell has a task 'p1'"):
+        read_tasks(benchmark, None, None)
+
+
 @pytest.mark.parametrize("line", ["{}", make_task().model_dump_json()])
 def test_a_line_that_cannot_be_played_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "tasks.jsonl").write_text(f"{tagged(1).model_dump_json()}\n{line}\n")
@@ -241,18 +251,28 @@ def test_another_number_of_turns_is_told_in_the_prompt_too() -> None:
 
 
 def test_failures_are_in_no_mean_and_counted_beside() -> None:
-    found = summarise("p", [episode(1.0), episode(0.0), episode(1.0, failed=True)]).of("p", OVERALL)
+    records = [episode(1.0), episode(0.0, task=1), episode(1.0, failed=True, task=2)]
+    found = summarise("p", records).of("p", OVERALL)
     assert found is not None
     assert (found.num_episodes, found.num_failed) == (3, 1)
     assert found.metrics["rr@5"].mean == 0.5
     assert found.metrics["rr@5"].n == 2
 
 
+def test_episodes_of_a_task_count_as_one_observation() -> None:
+    once = [episode(float(at % 2), task=at) for at in range(12)]
+    often = [one for one in once for _ in range(20)]
+    found = [summarise("p", some).of("p", OVERALL) for some in (once, often)]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0].metrics == found[1].metrics
+
+
 def test_difficulty_is_checked_against_its_targets() -> None:
     """An earlier benchmark was harder in its easy part, and nothing said so."""
-    records = [episode(1.0, "easy") for _ in range(100)]
-    records += [episode(1.0, "medium") for _ in range(100)]
-    records += [episode(float(at % 2), "hard") for at in range(10)]
+    records = [episode(1.0, "easy", task=at) for at in range(100)]
+    records += [episode(1.0, "medium", task=at) for at in range(100)]
+    records += [episode(float(at % 2), "hard", task=at) for at in range(10)]
     findings = {check.difficulty: check.finding for check in summarise("p", records).gradient}
     assert findings == {
         "easy": TargetVerdict.PASS,
@@ -261,9 +281,14 @@ def test_difficulty_is_checked_against_its_targets() -> None:
     }
 
 
-def test_a_difficulty_without_episodes_is_inconclusive() -> None:
-    findings = [check.finding for check in summarise("p", [episode(1.0, failed=True)]).gradient]
-    assert findings == [TargetVerdict.INCONCLUSIVE] * 3
+def test_a_difficulty_without_a_result_is_not_measured() -> None:
+    found = summarise("p", [episode(1.0, failed=True), episode(1.0, "medium")])
+    assert [check.told for check in found.gradient] == [
+        "not measured: no easy episode has a result",
+        "INCONCLUSIVE",
+        "not measured: no hard tasks",
+    ]
+    assert "| hard | 30% to 50% |  | not measured: no hard tasks |" in markdown(found)
 
 
 # The whole run
@@ -296,7 +321,9 @@ def test_the_command_evaluates(
     with pytest.raises(SystemExit) as ended:
         main([*arguments, "--output", str(output), "--no-baselines", "--role", "all"])
     assert ended.value.code == 0
-    assert "easy: RR@5 of 90% to 100%: FAIL" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "easy: RR@5 of 90% to 100%: FAIL" in printed
+    assert "medium: not measured: no medium tasks" in printed
     assert (output / "report.md").exists()
 
 

@@ -9,12 +9,15 @@ import yaml
 from rich.console import Console
 
 from assay_reward.or_debug.dataset.tasks import save
+from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
 from assay_reward.or_debug.evaluate.run import EvaluationRun, run
+from assay_reward.or_debug.study.goals import difference, rate
 from assay_reward.or_debug.study.loading import read_training
 from assay_shared.cli import main
 from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import RunFolder
 from assay_shared.types import Role
+from tests.support.fakes import FAILURE
 from tests.support.or_debug.planted import INSTANCE, make_or_task
 
 LEVELS = ("easy", "hard")
@@ -82,20 +85,20 @@ def test_goals_are_decided_by_intervals(evaluated: Path, tmp_path: Path) -> None
         },
     ]
     goals = [
-        {"metric": "rr@5", "difficulty": "hard", "at_least": 0.4},
+        {"metric": "rr@5", "difficulty": "hard", "at_least": 0.3},
         {"metric": "rr@5", "difficulty": "hard", "at_least": 0.6},
         {"metric": "rr@5", "policy": "SFT", "at_least": 0.6},
-        {"metric": "rr@5", "over_start": True, "at_least": 0.5},
+        {"metric": "rr@5", "over_start": True, "at_least": 0.2},
         {"metric": "reward_variance", "at_least": 0.5},
     ]
     assert report(evaluated, tmp_path, policies=policies, goals=goals) == 0
     written = json.loads((tmp_path / "out" / "study.json").read_text())
     verdicts = [one["verdict"] for one in written["goals"]]
-    assert verdicts == ["PASS", "INCONCLUSIVE", "FAIL", "PASS", "PASS"], "4 of 4 is 0.51 to 1"
+    assert verdicts == ["PASS", "INCONCLUSIVE", "FAIL", "PASS", "PASS"], "4 of 4 is 0.40 to 1"
     text = (tmp_path / "out" / "study.md").read_text()
-    assert "| rr@5 of hard tasks: at least 0.6 | final | 1.00 (0.51 to 1.00) | 4 |" in text
+    assert "| rr@5 of hard tasks: at least 0.6 | final | 1.00 (0.40 to 1.00) | 4 |" in text
     assert "| drop_all_members | trivial | 8 | 0 |" in text
-    assert "| final | hard | +1.00 (+0.25 to +1.00) |" in text
+    assert "| final | hard | +1.00 (-0.20 to +1.00) |" in text
     assert "| final | 6 | 0.77 (" in text
     for name in ("sft_against_rl.png", "curriculum.png", "difficulty.png"):
         assert f"({name})" in text
@@ -113,12 +116,19 @@ def test_goals_are_decided_by_intervals(evaluated: Path, tmp_path: Path) -> None
         ("final", {"goals": [{"metric": "rr@77", "at_least": 1}]}, "no episode of final has it"),
         (
             "final",
+            {"goals": [{"metric": "rr@5", "at_least": 0.0}]},
+            "every policy reaches it: rr@5 is from 0 to 1",
+        ),
+        ("final", {"goals": [{"metric": "rr@5", "at_least": 60}]}, "lies between 60 and 1"),
+        ("final", {"goals": [{"metric": "rr@5", "at_most": 60}]}, "rr@5 is from 0 to 1"),
+        (
+            "final",
             {"goals": [{"metric": "reward_variance", "at_least": 1}]},
             "final has no run to read it from",
         ),
         (
             "final",
-            {"goals": [{"metric": "rr@5", "difficulty": "medium", "at_least": 1}]},
+            {"goals": [{"metric": "rr@5", "difficulty": "medium", "at_least": 0.5}]},
             "among medium tasks",
         ),
         ("final", {"goals": [{"metric": "rr@5"}]}, "give at_least, at_most, or both"),
@@ -150,8 +160,55 @@ def test_policies_that_do_the_same_on_few_tasks_are_no_proof_of_an_equal_rate(
     goal = {"metric": "rr@5", "policy": "final", "over_start": True, "at_least": 0.0}
     assert report(evaluated, tmp_path, "alone", goals=[goal]) == 0
     (found,) = json.loads((tmp_path / "out" / "study.json").read_text())["goals"]
-    assert (found["found"]["low"], found["found"]["high"]) == (-0.375, 0.375), "3 of 8 tasks"
+    ends = (found["found"]["low"], found["found"]["high"])
+    assert ends == pytest.approx((-0.369, 0.369), abs=0.001), "0 of 8 may be 37%"
     assert found["verdict"] == "INCONCLUSIVE"
+
+
+def played(recovered: int, num_failed: int = 0) -> list[EpisodeRecord]:
+    """Return an episode of each of 48 tasks: first the recovered ones, last the failed ones."""
+    return [
+        EpisodeRecord(
+            policy="p",
+            task_id=str(at),
+            cell="A/easy",
+            difficulty="easy",
+            sample=0,
+            turns=(),
+            metrics={}
+            if at >= 48 - num_failed
+            else {"rr@5": float(at < recovered), "tokens": 5000.0 + at},
+            failure=FAILURE if at >= 48 - num_failed else None,
+        )
+        for at in range(48)
+    ]
+
+
+def test_one_turned_task_of_48_is_no_difference() -> None:
+    found = difference(played(20), played(21), "rr@5")
+    assert found is not None
+    assert found.low < 0 < found.mean < found.high
+    better = difference(played(20), played(26), "rr@5")
+    assert better is not None
+    assert better.low > 0
+    tokens = difference(played(20), played(26), "tokens")
+    assert tokens is not None
+    assert tokens.low < -1 < 1 < tokens.high, "a count has no largest value"
+
+
+def test_episodes_that_failed_might_have_had_any_result() -> None:
+    """A policy whose misses fail would otherwise recover everything it has."""
+    all_known, misses_failed = rate(played(20), "rr@5"), rate(played(20, num_failed=28), "rr@5")
+    assert all_known is not None
+    assert misses_failed is not None
+    assert (misses_failed.mean, misses_failed.n) == (1.0, 20)
+    assert misses_failed.low == all_known.low
+    over = difference(played(20), played(20, num_failed=28), "rr@5")
+    assert over is not None
+    assert over.low < 0
+    steady = rate(played(40, num_failed=1), "rr@5")
+    assert steady is not None
+    assert steady.low > 0.68, "one failure of 48 takes away a few points"
 
 
 def test_repeated_steps_count_once_and_a_fall_is_found(tmp_path: Path) -> None:
