@@ -22,6 +22,7 @@ from assay_reward.or_debug.evaluate.evaluation import (
 )
 from assay_reward.or_debug.evaluate.evaluation_file import (
     EPISODES,
+    EVALUATION,
     AskedOptions,
     CellTask,
     EvaluationFile,
@@ -31,7 +32,7 @@ from assay_reward.or_debug.evaluate.report import markdown
 from assay_reward.or_debug.evaluate.summary import EvaluationSummary, summarise
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import RetryBudget, Timeouts
-from assay_shared.errors import ConfigError
+from assay_shared.errors import ConfigError, Conflict
 from assay_shared.settings.environment import ServiceSettings, read_settings
 from assay_shared.settings.run_file import provenance
 from assay_shared.telemetry.context import WorkPurpose, purpose_scope
@@ -71,6 +72,7 @@ def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
 
     Raises:
         ConfigError: no policy has this name.
+        Conflict: the folder has an evaluation.
         DatasetError: there are no tasks to play.
     """
     if not _is_address(asked.policy) and asked.policy not in BASELINES:
@@ -82,6 +84,10 @@ def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
     if asked.model is not None and not _is_chat_server(asked.policy):
         raise ConfigError(
             "only an address that ends with /v1 has models to choose from", field="model"
+        )
+    if (asked.output / EVALUATION).exists():
+        raise Conflict(
+            f"{asked.output} has an evaluation", field="output", hint="choose another folder"
         )
     tasks = read_tasks(asked.data, asked.role, asked.max_per_cell)
     asked.output.mkdir(parents=True, exist_ok=True)

@@ -325,6 +325,12 @@ def test_the_command_evaluates(
     assert "easy: RR@5 of 90% to 100%: FAIL" in printed
     assert "medium: not measured: no medium tasks" in printed
     assert (output / "report.md").exists()
+    episodes = (output / "episodes.jsonl").read_bytes()
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--output", str(output), "--no-baselines"])
+    assert ended.value.code == 3
+    assert "out has an evaluation (choose another folder)" in capsys.readouterr().err
+    assert (output / "episodes.jsonl").read_bytes() == episodes
 
 
 @pytest.mark.parametrize(
