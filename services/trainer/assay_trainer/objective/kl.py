@@ -73,7 +73,7 @@ ESTIMATORS = {
     row.name: row
     for row in (
         EstimatorRow("k1", "arXiv 2501.03262", "-d, in the reward from t to the end", _k1),
-        EstimatorRow("k2", "arXiv 2510.01555", "d^2 / 2, as a loss", _k2),
+        EstimatorRow("k2", "arXiv 2510.01555", "r d^2 / 2, as a loss, r held fixed", _k2),
         EstimatorRow("k3", "arXiv 2512.02556, eq. 7", "r (exp(d) - 1 - d), with its ratio", _k3),
     )
 }
