@@ -66,7 +66,8 @@ def failed(case: FailedCase | None) -> str:
         return f"{told}; with them counted against it, nothing can be compared"
     pairs = zip(case.counts, case.counted, strict=True)
     counted = [f"{value:g} for {one.name}" for one, value in pairs if one.num_failed]
-    p = f", p {p_text(case.p_corrected)}" if case.p_corrected is not None else ""
+    is_told = case.p_corrected is not None and case.p_corrected < 1
+    p = f", p {p_text(case.p_corrected or 0)}" if is_told else ""
     what = "difference" if len(case.counts) > 1 else "value"
     found = bounds(case.found, signed=len(case.counts) > 1)
     return f"{told}; counted as {' and '.join(counted)}, the {what} is {found}{p}"

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from assay_trainer.comparison.expectations import ExpectationResult, ExpectationVerdict
 from assay_trainer.comparison.metrics import MetricUnit
 from assay_trainer.comparison.results import Bounds, ComparedRow, SeedSpread
+from assay_trainer.evaluation.metrics.failed_samples import FailedCount, failed_text
 
 _NOTHING = "-"
 
@@ -60,11 +61,38 @@ def row_change(row: ComparedRow) -> str:
     return change_text(row.headline, row.is_relative, row.unit)
 
 
+def failed(row: ComparedRow, baseline: str) -> str:
+    """Return what failed samples do to a row's verdict; "" without any."""
+    case = row.failed
+    if case is None:
+        return ""
+    counts = (
+        FailedCount(
+            name=baseline, num_failed=case.baseline_failed, num_samples=case.baseline_samples
+        ),
+        FailedCount(name=row.arm, num_failed=case.arm_failed, num_samples=case.arm_samples),
+    )
+    pairs = zip(counts, (case.baseline_counted, case.arm_counted), strict=True)
+    counted = [f"{value:g} for {one.name}" for one, value in pairs if one.num_failed]
+    change = change_text(case.against, row.is_relative, row.unit)
+    told = f"{failed_text(counts)}; counted as {' and '.join(counted)}, the difference is {change}"
+    is_open = case.verdict_without is not row.verdict
+    return f"{told}; {case.verdict_without} by the scored samples alone" if is_open else told
+
+
+def verdict(row: ComparedRow, baseline: str) -> str:
+    """Return a verdict with what failed samples do to it."""
+    told = failed(row, baseline)
+    return f"{row.verdict}: {told}" if told else str(row.verdict)
+
+
 def found_text(one: ExpectationResult) -> str:
     """Return what an expectation found; if it is past at_most; what would decide an open one."""
     if one.reason is not None:
         return one.reason
     found = change_text(one.found, one.is_relative, one.unit)
+    if one.is_open_by_failures:
+        return f"{found}; the failed samples decide"
     if one.is_beyond:
         return f"{found}; beyond at_most"
     if one.verdict is not ExpectationVerdict.UNDECIDABLE:
