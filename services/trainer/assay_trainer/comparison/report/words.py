@@ -75,7 +75,10 @@ def failed(row: ComparedRow, baseline: str) -> str:
     pairs = zip(counts, (case.baseline_counted, case.arm_counted), strict=True)
     counted = [f"{value:g} for {one.name}" for one, value in pairs if one.num_failed]
     change = change_text(case.against, row.is_relative, row.unit)
-    told = f"{failed_text(counts)}; counted as {' and '.join(counted)}, the difference is {change}"
+    p = f", p {p_text(case.p_corrected)}" if (case.p_corrected or 1) < 1 else ""
+    told = (
+        f"{failed_text(counts)}; counted as {' and '.join(counted)}, the difference is {change}{p}"
+    )
     is_open = case.verdict_without is not row.verdict
     return f"{told}; {case.verdict_without} by the scored samples alone" if is_open else told
 
