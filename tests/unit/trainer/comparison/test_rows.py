@@ -106,25 +106,27 @@ def test_failures_of_wrong_answers_alone_make_nothing_better(tmp_path: Path) -> 
     assert verdict(row, "before").endswith("BETTER by the scored samples alone")
 
 
-@pytest.mark.parametrize(("num_failed", "holds"), [(5, True), (42, False)])
+@pytest.mark.parametrize(("num_failed", "holds"), [(2, True), (15, False)])
 def test_a_verdict_holds_with_the_failures_of_both_sides_counted_against_it(
     tmp_path: Path, num_failed: int, holds: bool
 ) -> None:
-    sound = 50 - num_failed
-    before = tasks_of((sound, [RIGHT, WRONG]), (num_failed, [None, None]), (50, [WRONG, WRONG]))
-    after = tasks_of((50, [RIGHT, RIGHT]), (sound, [RIGHT, WRONG]), (num_failed, [None, None]))
+    lost: Outcomes = [None, None]
+    right, wrong = [RIGHT, RIGHT], [WRONG, WRONG]
+    before = tasks_of((20, wrong), (num_failed, lost), (num_failed, right), (20, right))
+    after = tasks_of((20, right), (num_failed, wrong), (num_failed, lost), (20, right))
     up = compared(tmp_path / "up", before, after, protocol=sampled(2))["pass@1"]
     down = compared(tmp_path / "down", after, before, protocol=sampled(2))["pass@1"]
     better = RowVerdict.BETTER if holds else RowVerdict.INCONCLUSIVE
     worse = RowVerdict.WORSE if holds else RowVerdict.INCONCLUSIVE
     assert (up.verdict, down.verdict) == (better, worse)
+    num_tasks = 40 + 2 * num_failed
     for row, sign in ((up, 1), (down, -1)):
+        assert row.num_tasks == 40
         assert row.failed is not None
+        assert row.failed.verdict_without is not RowVerdict.INCONCLUSIVE
         assert row.failed.against is not None
-        # Of 200 samples a side: 100 + sound, and sound + 2 failed, are right at worst.
-        counted = (100 + sound) / 200 - (sound + 2 * num_failed) / 200
-        assert row.failed.against.value == pytest.approx(sign * counted)
-    assert f"{2 * num_failed} of 200 samples of before" in verdict(up, "before")
+        assert row.failed.against.value == pytest.approx(sign * (20 - 2 * num_failed) / num_tasks)
+    assert f"{2 * num_failed} of {2 * num_tasks} samples of before" in verdict(up, "before")
 
 
 def test_without_failures_a_row_says_nothing_of_them(tmp_path: Path) -> None:
