@@ -186,8 +186,8 @@ def _common(seeds: Sequence[Mapping[str, ComparedTask]]) -> set[str]:
 
 
 def _value(metric: Metric, task: ComparedTask, failed: CountedAs | None = None) -> float | None:
-    value = metric.value(task, failed and failed.value)
-    if metric.per is not None and metric.per(task, failed and failed.per) is None:
+    value = metric.value(task, None if failed is None else failed.value)
+    if metric.per is not None and metric.per(task, None if failed is None else failed.per) is None:
         return None
     return value
 
@@ -198,10 +198,10 @@ def _side(
     ids: Sequence[str],
     failed: CountedAs | None = None,
 ) -> PairedSide:
-    values = _matrix(metric.value, seeds, ids, failed and failed.value)
+    values = _matrix(metric.value, seeds, ids, None if failed is None else failed.value)
     per = np.ones_like(values)
     if metric.per is not None:
-        per = _matrix(metric.per, seeds, ids, failed and failed.per)
+        per = _matrix(metric.per, seeds, ids, None if failed is None else failed.per)
     most = max((sum(_num(seed[id_], failed) for seed in seeds) for id_ in ids), default=1)
     return PairedSide(values=values, per=per, most_samples=most)
 

@@ -14,6 +14,7 @@ from assay_trainer.ablation.ablation_folder import AblationFolder
 from assay_trainer.ablation.judging.crossed import Floats
 from assay_trainer.ablation.metrics import metric_of
 from assay_trainer.evaluation.metrics.outcomes import scored
+from assay_trainer.evaluation.metrics.stored_metrics import check_metrics
 from assay_trainer.evaluation.records.folder import (
     StoredEvaluation,
     StoredSet,
@@ -97,6 +98,7 @@ def read_run(folder: AblationFolder, run: Path, metrics: Sequence[str]) -> Measu
         DatasetError: a file cannot be read.
     """
     stored = read_evaluation(folder.measured(run).path)
+    check_metrics(stored)
     numbers = [
         _numbers_of(name, metric, one) for name, one in stored.sets.items() for metric in metrics
     ]
