@@ -79,7 +79,7 @@ def is_share(name: str) -> bool:
 
 
 def is_bounded(name: str) -> bool:
-    """Return False of a metric that can have any size, however small its values are."""
+    """Return False of a metric of any size, however small its values are."""
     return name != "tokens"
 
 

@@ -114,9 +114,9 @@ def _numbers(
 
 
 def _of_samples(number: SampleValue, *, of_programs: bool = False) -> TaskValue:
-    """Return the function that gives a task's mean of `number` over its samples.
+    """Return the function for a task's mean of `number` over its samples.
 
-    With `of_programs`, over the samples that were tested as programs; of a run, over all.
+    With `of_programs`, over the samples tested as programs; of a run, over all.
     """
 
     def value(task: ComparedTask, failed: float | None = None, /) -> float | None:

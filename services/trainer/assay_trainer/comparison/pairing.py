@@ -70,7 +70,7 @@ class Paired:
 
 @dataclass(frozen=True)
 class CountedAs:
-    """The number of each failed sample of a side: of the metric, and of what it is divided by."""
+    """The number of each failed sample of a side: of the metric, and of its denominator."""
 
     value: float
     per: float
@@ -136,7 +136,7 @@ class SideCount:
 def failed_counts(
     baseline: Sequence[ComparedSet], arm: Sequence[ComparedSet], chosen: set[str]
 ) -> tuple[SideCount, SideCount]:
-    """Return the failed samples of both sides over the tasks in `chosen` that both have."""
+    """Return the failed samples of both sides over their shared tasks in `chosen`."""
     ids = _common(_seeds(baseline)) & _common(_seeds(arm)) & chosen
     before, after = (
         [seed[id_] for seed in _seeds(sets) for id_ in ids] for sets in (baseline, arm)
@@ -152,9 +152,9 @@ def _count(tasks: Sequence[ComparedTask]) -> SideCount:
 def extremes(
     metric: Metric, sets: Sequence[ComparedSet], chosen: set[str]
 ) -> tuple[CountedAs, CountedAs]:
-    """Return what a failed sample counts as where it makes a metric lowest, and highest.
+    """Return the numbers of a failed sample for the lowest and for the highest metric.
 
-    A share is 0 or 1. A cost is the lowest or the highest that any scored sample has; for each
+    A share is 0 or 1. A cost is the lowest or the highest of any scored sample; for each
     solved task, it is lowest of a solved sample.
     """
     if metric.number is None:

@@ -85,15 +85,15 @@ class UncomparedTasks(FrozenResult):
         return sum(self.model_dump().values())
 
 
-class FailedCase(FrozenResult):
-    """What failed samples do to a row: its verdict holds only with them counted against it."""
+class FailureBounds(FrozenResult):
+    """The effect of failed samples on a row: its verdict has to hold with them counted against it."""
 
-    #: Over the tasks that both sides have: failed samples, and all.
+    #: Over the shared tasks: failed samples, and all.
     baseline_failed: int
     baseline_samples: int
     arm_failed: int
     arm_samples: int
-    #: What each failed sample counts as in `against`.
+    #: The number of each failed sample in `against`.
     baseline_counted: float
     arm_counted: float
     #: The row's headline with failed samples counted against it; null if it cannot be told.
@@ -151,7 +151,7 @@ class ComparedRow(FrozenResult):
     seeds_arm: SeedSpread | None = None
     verdict: RowVerdict = RowVerdict.UNTESTED
     #: Null without failed samples, and of a row without a test.
-    failed: FailedCase | None = None
+    failed: FailureBounds | None = None
 
     @property
     def is_relative(self) -> bool:
@@ -165,7 +165,7 @@ class ComparedRow(FrozenResult):
 
     def bounds(self, *, is_relative: bool) -> Bounds | None:
         """Return the change with bounds that hold whatever failed samples would have been."""
-        found: ComparedRow | FailedCase = self if self.failed is None else self.failed
+        found: ComparedRow | FailureBounds = self if self.failed is None else self.failed
         return found.relative if is_relative else found.difference
 
     @property

@@ -45,7 +45,7 @@ from assay_trainer.comparison.pairing import (
 from assay_trainer.comparison.results import (
     Bounds,
     ComparedRow,
-    FailedCase,
+    FailureBounds,
     PairedTest,
     RowVerdict,
     UncomparedTasks,
@@ -294,7 +294,7 @@ def _with_failed(
     measure: Measure,
     row: ComparedRow,
 ) -> ComparedRow:
-    """Return a tested row with what its failed samples could change; itself if none failed."""
+    """Return a tested row with the effect of its failed samples; itself if none failed."""
     before, after = failed_counts(first, second, chosen)
     if not before.num_failed and not after.num_failed:
         return row
@@ -307,7 +307,7 @@ def _with_failed(
     case = lowest if is_rise else highest
     is_turned = case.headline is None or (case.headline.value > 0) is not is_rise
     equivalence = [one.p_equivalence for one in (row, lowest, highest)]
-    found = FailedCase(
+    found = FailureBounds(
         baseline_failed=before.num_failed,
         baseline_samples=before.num_samples,
         arm_failed=after.num_failed,

@@ -88,8 +88,8 @@ class EvaluationStore:
     def usable_samples(self, name: str, *, num_together: int = 1) -> dict[str, Stored]:
         """Return the stored samples with a score by task and index; the others are dropped.
 
-        Samples that belong together, as votes do, are dropped where a task has fewer of them than
-        `num_together`: they are all played again.
+        Votes belong together: a task with fewer samples than `num_together` loses all of them, and
+        is played again.
         """
         stored = self.folder.read_set(self.facts(name))
         found: dict[str, Stored] = {task.id: {} for task in stored.tasks}

@@ -11,11 +11,11 @@ from assay_trainer.evaluation.metrics.failed_samples import FailedCount
 
 @dataclass(frozen=True)
 class AgainstIt:
-    """What is found if failed samples count against a difference or a value."""
+    """A difference or a value with failed samples counted against it."""
 
     #: None if there are too few values.
     found: CrossedMean | None
-    #: What each failed sample counts as: of the arm, and of the other one.
+    #: The number of each failed sample: of the arm, and of the other one.
     counted: tuple[float, float]
     counts: tuple[FailedCount, ...]
 
@@ -68,7 +68,7 @@ def start_as_arm(start: MeasuredRun, seeds: Iterable[int]) -> MeasuredArm:
 
 
 def _count(arm: MeasuredArm, set_name: str) -> FailedCount:
-    """Return the failed samples of an arm; the start, which stands for each seed, counts once."""
+    """Return the failed samples of an arm; the start has no seeds, and counts once."""
     runs = {id(run): run for run in arm.runs.values()}.values()
     pairs = [run.counts.get(set_name, (0, 0)) for run in runs]
     return FailedCount(
@@ -79,12 +79,12 @@ def _count(arm: MeasuredArm, set_name: str) -> FailedCount:
 
 
 def failed_counts(arms: Iterable[MeasuredArm], set_name: str) -> list[FailedCount]:
-    """Return the failed samples of each arm on a set, of arms that have some."""
+    """Return the failed samples on a set, of each arm with some."""
     return [one for arm in arms if (one := _count(arm, set_name)).num_failed]
 
 
 def _range(arms: Sequence[MeasuredArm], key: Key) -> tuple[float, float]:
-    """Return the lowest and the highest number that a sample of a metric can have.
+    """Return the lowest and the highest number of a sample of a metric.
 
     Of a metric without bounds, they are those of the scored samples of all arms.
     """

@@ -30,14 +30,14 @@ class ValueBounds(JudgedRow):
     high: FiniteFloat | None = None
 
 
-class FailedCase(JudgedRow):
-    """What failed samples do to a verdict: it holds only if it holds with them counted against it.
+class CountedAgainst(JudgedRow):
+    """The effect of failed samples on a verdict: it has to hold with them counted against it.
 
     A failed sample counts as the metric's lowest or highest number, whichever is against.
     """
 
     counts: list[FailedCount]
-    #: What each failed sample counts as: of the arm, and of what it is compared with.
+    #: The number of each failed sample: of the arm, and of the other side.
     counted: tuple[FiniteFloat, FiniteFloat]
     #: Null if it cannot be told.
     found: ValueBounds | None
@@ -82,11 +82,11 @@ class ChangeRow(JudgedRow):
     #: The smallest true difference that 80% of repeats would find, at the family's strictest level;
     #: null if no difference that the metric can have would be.
     detectable: FiniteFloat | None
-    #: False if all values differ by the same amount, so that their spread tells nothing.
+    #: False if all values differ by the same amount: their spread tells nothing.
     has_spread: bool = True
     verdict: JudgedVerdict
     #: Null without failed samples.
-    failed: FailedCase | None = None
+    failed: CountedAgainst | None = None
     #: False if lower is better.
     higher_is_better: bool = True
 
@@ -113,7 +113,7 @@ class GoalRow(JudgedRow):
     found: ValueBounds | None
     verdict: JudgedVerdict
     reason: str = ""
-    failed: FailedCase | None = None
+    failed: CountedAgainst | None = None
 
 
 class ArmRow(JudgedRow):

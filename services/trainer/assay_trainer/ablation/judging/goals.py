@@ -10,7 +10,7 @@ from assay_trainer.ablation.judging.differences import (
     mean_of,
     start_as_arm,
 )
-from assay_trainer.ablation.judging.findings import FailedCase, GoalRow, JudgedVerdict
+from assay_trainer.ablation.judging.findings import CountedAgainst, GoalRow, JudgedVerdict
 from assay_trainer.ablation.judging.judge import (
     LEAST_SEEDS,
     against_bound,
@@ -76,7 +76,7 @@ def _other(
     arms: Mapping[str, MeasuredArm],
     start: MeasuredRun,
 ) -> MeasuredArm | None:
-    """Return what a goal compares its arm with; None of a goal for the value itself."""
+    """Return the other side of a goal; None of a goal for the value itself."""
     if goal.against == START:
         return start_as_arm(start, arm.runs if arm is not None else ())
     return arms.get(goal.against) if goal.against is not None else None
@@ -89,8 +89,8 @@ def _with_failed(
     pair: tuple[MeasuredArm, MeasuredArm | None],
     key: Key,
     confidence: float,
-) -> tuple[JudgedVerdict, FailedCase | None]:
-    """Return the verdict that also holds with failed samples counted against it."""
+) -> tuple[JudgedVerdict, CountedAgainst | None]:
+    """Return the verdict with failed samples counted against it."""
     is_least = goal.at_least is not None
     case = against_it(*pair, key, is_rise=(alone is not JudgedVerdict.FAIL) == is_least)
     if case is None:

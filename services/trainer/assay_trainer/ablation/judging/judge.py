@@ -19,7 +19,7 @@ from assay_trainer.ablation.judging.differences import (
 )
 from assay_trainer.ablation.judging.findings import (
     ChangeRow,
-    FailedCase,
+    CountedAgainst,
     JudgedVerdict,
     NoiseRow,
     TableRow,
@@ -215,10 +215,10 @@ def _row(
 
 def failed_case(
     case: AgainstIt, without: JudgedVerdict, confidence: float, p: float | None = None
-) -> FailedCase:
-    """Return what failed samples do to the verdict `without` them, as a report has it."""
+) -> CountedAgainst:
+    """Return the effect of failed samples on the verdict `without` them, as a report has it."""
     found = None if case.found is None else bounds_of(case.found, confidence)
-    return FailedCase(
+    return CountedAgainst(
         counts=list(case.counts),
         counted=case.counted,
         found=found,

@@ -6,7 +6,7 @@ from assay_trainer.ablation.judging.findings import (
     AblationReport,
     ArmRow,
     ChangeRow,
-    FailedCase,
+    CountedAgainst,
     GoalRow,
     TableRow,
     ValueBounds,
@@ -35,7 +35,7 @@ def detectable(row: ChangeRow) -> str:
 
 
 def of_power(changes: Sequence[ChangeRow]) -> list[str]:
-    """Return sentences on the differences that the comparisons in the ranked metric would find."""
+    """Return sentences on the detectable differences in the ranked metric."""
     rows = [row for row in changes if (row.set, row.metric) == (changes[0].set, changes[0].metric)]
     found = []
     if known := sorted(row.detectable for row in rows if row.detectable is not None):
@@ -57,8 +57,8 @@ def of_power(changes: Sequence[ChangeRow]) -> list[str]:
     return found
 
 
-def failed(case: FailedCase | None) -> str:
-    """Return what failed samples do to a verdict; "" without any."""
+def failed(case: CountedAgainst | None) -> str:
+    """Return the effect of failed samples on a verdict; "" without any."""
     if case is None:
         return ""
     told = failed_text(case.counts)
@@ -74,7 +74,7 @@ def failed(case: FailedCase | None) -> str:
 
 
 def verdict(row: ChangeRow | GoalRow) -> str:
-    """Return a verdict with what failed samples do to it."""
+    """Return a verdict with the effect of failed samples on it."""
     reasons = [row.reason] if isinstance(row, GoalRow) else []
     told = "; ".join(one for one in (*reasons, failed(row.failed)) if one)
     return f"{row.verdict}: {told}" if told else str(row.verdict)

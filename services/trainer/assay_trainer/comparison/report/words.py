@@ -62,7 +62,7 @@ def row_change(row: ComparedRow) -> str:
 
 
 def failed(row: ComparedRow, baseline: str) -> str:
-    """Return what failed samples do to a row's verdict; "" without any."""
+    """Return the effect of failed samples on a row's verdict; "" without any."""
     case = row.failed
     if case is None:
         return ""
@@ -84,7 +84,7 @@ def failed(row: ComparedRow, baseline: str) -> str:
 
 
 def verdict(row: ComparedRow, baseline: str) -> str:
-    """Return a verdict with what failed samples do to it."""
+    """Return a verdict with the effect of failed samples on it."""
     told = failed(row, baseline)
     return f"{row.verdict}: {told}" if told else str(row.verdict)
 

@@ -1,4 +1,4 @@
-"""Checks that the stored numbers of an evaluation are those of its samples."""
+"""Checks of the stored numbers of an evaluation against its samples."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ _HINT = "restore samples.jsonl; or give the same `assay evaluate` again, which w
 
 
 def check_metrics(stored: StoredEvaluation) -> None:
-    """Check that each metrics.json of a finished evaluation tells of the samples next to it.
+    """Check each metrics.json of a finished evaluation against the samples next to it.
 
     Raises:
         DatasetError: one cannot be read, or a number is another; names the file and the field.

@@ -12,7 +12,7 @@ from assay_trainer.evaluation.records.evaluation_record import EvaluatedSet, Eva
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
-#: Components from 0 to 1 whose verifiers accept an answer at 1 and at no other value.
+#: Components from 0 to 1; their verifiers accept an answer at 1 and at no other value.
 EXACT_COMPONENTS = frozenset(
     {
         "accepted",
@@ -100,7 +100,7 @@ def check_outcome(sample: SampleRecord, where: str) -> None:
     """Check that a scored line has a reward, and that outcome, components and reward agree.
 
     A rubric accepts an answer if all its verifiers do. Those of `EXACT_COMPONENTS` accept at 1
-    alone; one that does not count in the reward, a gate, has failed at 0.
+    alone; a gate, outside of the reward, has failed at 0.
 
     Raises:
         DatasetError: a number is missing or contradicts another; names the field.
