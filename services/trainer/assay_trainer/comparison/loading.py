@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from assay_shared.errors import DatasetError, InvalidInput, NotFound
 from assay_shared.runs.run_folder import RunFolder
-from assay_shared.types import Status
 from assay_trainer.comparison.arms import (
     ComparedArm,
     ComparedSet,
@@ -144,7 +143,7 @@ def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
 
 
 def _task(task: EvaluatedTask, samples: Sequence[SampleRecord], has_tokens: bool) -> ComparedTask:
-    good = [one for one in scored(samples) if one.outcome is not Status.SANDBOX_ERROR]
+    good = scored(samples)
     num_failed = len(samples) - len(good)
     return ComparedTask(task.id, task.prompt, task.tags, good, num_failed, has_tokens=has_tokens)
 

@@ -86,7 +86,7 @@ class UncomparedTasks(FrozenResult):
 
 
 class FailureBounds(FrozenResult):
-    """The effect of failed samples on a row: its verdict has to hold with them counted against it."""
+    """The effect of failed samples: a verdict has to hold with them counted against it."""
 
     #: Over the shared tasks: failed samples, and all.
     baseline_failed: int

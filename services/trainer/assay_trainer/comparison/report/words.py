@@ -73,7 +73,9 @@ def failed(row: ComparedRow, baseline: str) -> str:
         FailedCount(name=row.arm, num_failed=case.arm_failed, num_samples=case.arm_samples),
     )
     pairs = zip(counts, (case.baseline_counted, case.arm_counted), strict=True)
-    counted = [f"{value:g} for {one.name}" for one, value in pairs if one.num_failed]
+    counted = [
+        f"{value:g}{_solved(row, one)} for {one.name}" for one, value in pairs if one.num_failed
+    ]
     change = change_text(case.against, row.is_relative, row.unit)
     p = f", p {p_text(case.p_corrected)}" if (case.p_corrected or 1) < 1 else ""
     told = (
@@ -81,6 +83,14 @@ def failed(row: ComparedRow, baseline: str) -> str:
     )
     is_open = case.verdict_without is not row.verdict
     return f"{told}; {case.verdict_without} by the scored samples alone" if is_open else told
+
+
+def _solved(row: ComparedRow, side: FailedCount) -> str:
+    """Return whether failed samples of a side count as solved, for a cost per solved."""
+    if not row.metric.endswith("_per_solved") or row.headline is None:
+        return ""
+    is_low = (row.headline.value > 0) == (side.name == row.arm)
+    return ", solved," if is_low else ", not solved,"
 
 
 def verdict(row: ComparedRow, baseline: str) -> str:

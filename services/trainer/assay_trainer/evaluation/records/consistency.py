@@ -107,6 +107,11 @@ def check_outcome(sample: SampleRecord, where: str) -> None:
     """
     if sample.outcome is None:
         return
+    if sample.outcome is Status.SANDBOX_ERROR:
+        raise DatasetError(
+            f"{where}: {sample.outcome} is a failure, and never the outcome of an answer",
+            field="outcome",
+        )
     if sample.reward is None:
         raise DatasetError(f"{where}: the sample has an outcome and no reward", field="reward")
     exact = {name: v for name, v in sample.components.items() if name in EXACT_COMPONENTS}

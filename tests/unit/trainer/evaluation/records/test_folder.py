@@ -189,6 +189,7 @@ def in_sample(**values: object) -> Change:
             "reward: .*samples.jsonl:4: .* failure",
         ),
         (in_sample(outcome=None), "outcome: .*samples.jsonl:4: .* neither outcome nor failure"),
+        (in_sample(outcome="sandbox_error"), "outcome: .*jsonl:4: sandbox_error is a failure"),
         (in_sample(reward=None), "reward: .*samples.jsonl:4: .* an outcome and no reward"),
         (in_sample(components={"math": 0.0}), "outcome: .*samples.jsonl:4: .* math is 0"),
         (in_sample(components={"pass_ratio": 0.5}), "outcome: .*jsonl:4: .* pass_ratio is 0.5"),
