@@ -38,6 +38,7 @@ def make_sample(task_id: str, index: int, outcome: Status | None, **values: obje
         "num_tokens": 100,
         "truncated": False,
         "outcome": outcome,
+        "reward": None if outcome is None else float(outcome is RIGHT),
         "sandbox_cpu_s": 0.5,
         "pass_ratio": None if outcome is None else float(outcome is RIGHT),
         "failure": PLANTED if outcome is None else None,

@@ -47,6 +47,17 @@ class CorrectionConfig(Config):
     low: float | None = Field(default=None, ge=0, lt=1)
     high: float | None = Field(default=None, ge=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _own_bounds(cls, values: Any) -> Any:
+        """Fill in the kind's own bounds: with and without them, the settings are the same."""
+        name = values.get("kind") if isinstance(values, dict) else None
+        row = CORRECTIONS.get(name) if isinstance(name, str) else None
+        if row is None:
+            return values
+        own = {"low": row.low, "high": row.high}
+        return values | {key: own[key] for key in own if values.get(key) is None}
+
     @model_validator(mode="after")
     def _bounds_are_the_kinds(self) -> Self:
         row = CORRECTIONS[self.kind]

@@ -9,6 +9,7 @@ NAME           the mean of a component of the rubric, such as or_faithful
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from assay_shared.errors import ConfigError
@@ -16,14 +17,39 @@ from assay_trainer.evaluation.metrics.outcomes import accepted
 from assay_trainer.evaluation.pass_at_k import pass_at_k
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
-#: The value of a task by its scored samples; None if they cannot tell.
-TaskMetric = Callable[[Sequence[SampleRecord]], float | None]
-
 _AT = re.compile(r"(pass|rr)@([1-9]\d{0,3})")
 _NAME = re.compile(r"[A-Za-z][\w.]{0,60}")
 _OPTIMAL, _ENDED_OPTIMAL = "Status: optimal", "optimal True"
 #: Lower is better.
 _COSTS = ("tokens", "truncated")
+
+
+@dataclass(frozen=True)
+class TaskMetric:
+    """The value of a task: the mean of its samples' numbers, or pass@K of them."""
+
+    #: A scored sample's number; None if the sample cannot tell.
+    number: Callable[[SampleRecord], float | None]
+    #: K of pass@K, whose numbers are 0 and 1.
+    passes: int | None = None
+
+    def numbers(self, samples: Sequence[SampleRecord]) -> list[float] | None:
+        """Return the number of each scored sample; None if any of them cannot tell."""
+        found = [one for sample in samples if (one := self.number(sample)) is not None]
+        return found if len(found) == len(samples) else None
+
+    def value(self, numbers: Sequence[float]) -> float | None:
+        """Return a task's value by its samples' numbers; None if they are too few."""
+        if self.passes is None:
+            return fmean(numbers) if numbers else None
+        if len(numbers) < self.passes:
+            return None
+        return pass_at_k(len(numbers), round(sum(numbers)), self.passes)
+
+    def __call__(self, samples: Sequence[SampleRecord]) -> float | None:
+        """Return a task's value by its scored samples; None if they cannot tell."""
+        numbers = self.numbers(samples)
+        return None if numbers is None else self.value(numbers)
 
 
 def check_metrics(names: Sequence[str]) -> None:
@@ -52,6 +78,11 @@ def is_share(name: str) -> bool:
     return _AT.fullmatch(name) is not None or name == "truncated"
 
 
+def is_bounded(name: str) -> bool:
+    """Return False of a metric of any size, however small its values are."""
+    return name != "tokens"
+
+
 def passes_of(name: str) -> int | None:
     """Return K of pass@K; None for another metric."""
     found = _AT.fullmatch(name)
@@ -73,22 +104,16 @@ def metric_of(name: str) -> TaskMetric:
     """Return the metric of a name."""
     found = _AT.fullmatch(name)
     if found is not None and found[1] == "pass":
-        return lambda samples: _pass_at(samples, int(found[2]))
+        return TaskMetric(lambda sample: float(accepted(sample)), int(found[2]))
     if found is not None:
-        return lambda samples: _mean([_recovered(one, int(found[2])) for one in samples])
+        return TaskMetric(lambda sample: _recovered(sample, int(found[2])))
     if name == "tokens":
-        return lambda samples: _mean([one.num_tokens for one in samples])
+        return TaskMetric(lambda sample: sample.num_tokens)
     if name == "truncated":
-        return lambda samples: _mean([float(one.truncated) for one in samples])
+        return TaskMetric(lambda sample: float(sample.truncated))
     if name == "reward":
-        return lambda samples: _mean([one.reward for one in samples])
-    return lambda samples: _mean([one.components.get(name) for one in samples])
-
-
-def _pass_at(samples: Sequence[SampleRecord], k: int) -> float | None:
-    if len(samples) < k:
-        return None
-    return pass_at_k(len(samples), sum(map(accepted, samples)), k)
+        return TaskMetric(lambda sample: sample.reward)
+    return TaskMetric(lambda sample: sample.components.get(name))
 
 
 def _recovered(sample: SampleRecord, k: int) -> float | None:
@@ -105,8 +130,3 @@ def _recovered(sample: SampleRecord, k: int) -> float | None:
         return float(outcome > 0)
     told = sample.details.get("or_faithful")
     return None if told is None else float(told.startswith(_ENDED_OPTIMAL))
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return fmean(known) if known and len(known) == len(values) else None

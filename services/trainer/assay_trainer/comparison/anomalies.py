@@ -165,7 +165,7 @@ def _applied(rule: AnomalyRule, rows: Sequence[ComparedRow]) -> RuleResult | Non
     words = f"{row.title} {name.replace('_', ' ')} {amount.written}"
     if row.of_machine:
         return _result(rule, row, RuleState.UNDECIDABLE, words, None, is_relative, unit)
-    bounds = row.relative if is_relative else row.difference
+    bounds = row.bounds(is_relative=is_relative)
     if bounds is None:
         return None
     low, high = {
@@ -188,7 +188,8 @@ def _nothing_changes(
     shares = [row for row in rows if row.unit is MetricUnit.SHARE and row.difference and row.test]
     if not shares:
         return None
-    intervals = [row.difference.interval for row in shares if row.difference]
+    known = [row.bounds(is_relative=False) for row in shares]
+    intervals = [one.interval for one in known if one is not None]
     is_within = all(-amount.value <= one.low and one.high <= amount.value for one in intervals)
     has_changed = any(row.verdict in (RowVerdict.BETTER, RowVerdict.WORSE) for row in rows) or any(
         one.low > amount.value or one.high < -amount.value for one in intervals

@@ -143,7 +143,7 @@ def _show(data: "ComparisonData", console: "object") -> None:
     from rich.console import Console
 
     from assay_shared.text.markdown import visible
-    from assay_trainer.comparison.report.summary import troubles, verdict_sentence
+    from assay_trainer.comparison.report.summary import failures, troubles, verdict_sentence
     from assay_trainer.comparison.report.terminal import tables
 
     assert isinstance(console, Console)
@@ -158,4 +158,6 @@ def _show(data: "ComparisonData", console: "object") -> None:
     for line in (*data.notes, *held):
         print(visible(line))
     for name in data.arms:
+        for line in failures(data, name):
+            print(visible(line))
         print(visible(verdict_sentence(data, name)))

@@ -96,7 +96,8 @@ class ExpectationResult(FrozenResult):
     arm: str
     expected: str
     verdict: ExpectationVerdict
-    #: The change that decides, with its interval; relative if the expectation is.
+    #: The change that decides, with bounds that hold whatever failed samples would have been;
+    #: relative if the expectation is.
     found: Bounds | None
     is_relative: bool
     unit: MetricUnit
@@ -105,6 +106,8 @@ class ExpectationResult(FrozenResult):
     tasks_to_decide: int | None = None
     #: NOT MET although the change goes as expected: it is larger than at_most.
     is_beyond: bool = False
+    #: UNDECIDABLE, and decided by the scored samples alone.
+    is_open_by_failures: bool = False
     #: Why there is no interval.
     reason: str | None = None
 
@@ -232,7 +235,7 @@ def _judged(one: Expectation, rows: Sequence[ComparedRow], arm: str) -> Expectat
         None,
     )
     is_relative = one.kind is ChangeKind.RELATIVE
-    bounds = None if row is None else row.relative if is_relative else row.difference
+    bounds = None if row is None else row.bounds(is_relative=is_relative)
     result = ExpectationResult(
         key=one.key,
         arm=arm,
@@ -251,6 +254,10 @@ def _judged(one: Expectation, rows: Sequence[ComparedRow], arm: str) -> Expectat
         return result.model_copy(
             update={"verdict": verdict, "is_beyond": _is_beyond(one, interval)}
         )
+    if row.failed is not None:
+        alone = row.relative if is_relative else row.difference
+        if alone is not None and verdict_of(alone.interval, one.low, one.high) is not verdict:
+            return result.model_copy(update={"is_open_by_failures": True})
     limits = tuple(bound for bound in (one.low, one.high) if abs(bound) != inf)
     needed = tasks_to_decide(interval, limits, row.num_tasks)
     return result.model_copy(update={"tasks_to_decide": needed})
@@ -283,4 +290,6 @@ def _reason(row: ComparedRow | None, is_relative: bool) -> str:
         return "there is no task with scored samples on both sides"
     if row.of_machine:
         return "it moves with the machine and its load, so no test can tell"
+    if row.failed is not None and row.relative is not None:
+        return "with its failed samples counted, there is no relative change"
     return "the baseline is 0, so there is no relative change" if is_relative else "no interval"

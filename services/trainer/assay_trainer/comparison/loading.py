@@ -3,14 +3,12 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from math import isfinite
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from assay_shared.errors import DatasetError, InvalidInput, NotFound
 from assay_shared.runs.run_folder import RunFolder
-from assay_shared.types import Status
 from assay_trainer.comparison.arms import (
     ComparedArm,
     ComparedSet,
@@ -20,6 +18,7 @@ from assay_trainer.comparison.arms import (
 from assay_trainer.config import EvaluationConfig
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult
 from assay_trainer.evaluation.metrics.outcomes import known_tokens, scored
+from assay_trainer.evaluation.metrics.stored_metrics import check_metrics
 from assay_trainer.evaluation.records.folder import (
     RECORD,
     EvaluationFolder,
@@ -98,6 +97,7 @@ def has_two_evaluations(place: str) -> bool:
 
 def _of_evaluation(path: Path) -> SeedEvaluation:
     stored = read_evaluation(path)
+    check_metrics(stored)
     record, folder = stored.record, EvaluationFolder(path)
     protocol = record.protocol.model_dump(mode="json")
     if record.protocol.kind is not ProtocolKind.BUDGET:
@@ -129,8 +129,6 @@ def _of_evaluation(path: Path) -> SeedEvaluation:
 
 def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
     facts = stored.facts
-    for sample in stored.samples:
-        _check_numbers(sample, samples)
     num_lines = samples.read_bytes().count(b"\n") if samples.exists() else 0
     by_task = stored.by_task
     has_tokens = known_tokens(scored(stored.samples)) is not None
@@ -144,23 +142,8 @@ def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
     )
 
 
-def _check_numbers(sample: SampleRecord, file: Path) -> None:
-    """Refuse numbers that would spoil a mean: a file may hold NaN.
-
-    Raises:
-        DatasetError: a number is not finite, or a share not between 0 and 1.
-    """
-    where = f"{file}: sample {sample.index} of {sample.task_id!r}"
-    for name in ("pass_ratio", "sandbox_cpu_s", "judge_s"):
-        value = getattr(sample, name)
-        if value is not None and not isfinite(value):
-            raise DatasetError(f"{where}: {value} is not a finite number", field=name)
-    if sample.pass_ratio is not None and not 0 <= sample.pass_ratio <= 1:
-        raise DatasetError(f"{where}: {sample.pass_ratio} is not a share", field="pass_ratio")
-
-
 def _task(task: EvaluatedTask, samples: Sequence[SampleRecord], has_tokens: bool) -> ComparedTask:
-    good = [one for one in scored(samples) if one.outcome is not Status.SANDBOX_ERROR]
+    good = scored(samples)
     num_failed = len(samples) - len(good)
     return ComparedTask(task.id, task.prompt, task.tags, good, num_failed, has_tokens=has_tokens)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import fsum
 from statistics import fmean
+from typing import Protocol
 
 from assay_trainer.comparison.arms import ComparedSet, ComparedTask
 from assay_trainer.evaluation.metrics.outcomes import ERROR_TYPES, accepted, error_type, ran
@@ -14,8 +15,16 @@ from assay_trainer.evaluation.records.protocol import ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
 SetValue = Callable[[ComparedSet], float | None]
-TaskValue = Callable[[ComparedTask], float | None]
 SampleValue = Callable[[SampleRecord], float]
+
+
+class TaskValue(Protocol):
+    """The number of a task; None if the task does not tell it.
+
+    Each failed sample counts as `failed`; if that is None, failed samples are left out.
+    """
+
+    def __call__(self, task: ComparedTask, failed: float | None = None, /) -> float | None: ...
 
 
 class MetricUnit(StrEnum):
@@ -49,6 +58,8 @@ class Metric:
     better: Better
     value: TaskValue
     per: TaskValue | None = None
+    #: Of a metric without bounds: a sample's number. All others are from 0 to 1.
+    number: SampleValue | None = None
     #: The quantile over tasks, in place of the mean.
     quantile: float | None = None
     #: Of sets of programs alone: other answers do not run.
@@ -95,58 +106,73 @@ ALIASES = {
 }
 
 
-def _mean(samples: Sequence[SampleRecord], number: SampleValue) -> float | None:
-    return fmean(number(sample) for sample in samples) if samples else None
+def _numbers(
+    task: ComparedTask, samples: Sequence[SampleRecord], number: SampleValue, failed: float | None
+) -> list[float]:
+    """Return the numbers of scored samples, and `failed` for each failed one unless it is None."""
+    return [*map(number, samples), *([] if failed is None else [failed] * task.num_failed)]
 
 
-def _of_samples(number: SampleValue) -> TaskValue:
-    """Return the function that gives a task's mean of `number` over its samples."""
-    return lambda task: _mean(task.samples, number)
+def _of_samples(number: SampleValue, *, of_programs: bool = False) -> TaskValue:
+    """Return the function for a task's mean of `number` over its samples.
 
+    With `of_programs`, over the samples tested as programs; of a run, over all.
+    """
 
-def _of_programs(number: SampleValue) -> TaskValue:
-    """Return the same for the samples that were tested as programs; of a run, for all."""
-
-    def value(task: ComparedTask) -> float | None:
-        samples = [one for one in task.samples if one.pass_ratio is not None or not task.has_costs]
-        return _mean(samples, number)
+    def value(task: ComparedTask, failed: float | None = None, /) -> float | None:
+        samples = task.samples
+        if of_programs and task.has_costs:
+            samples = [one for one in samples if one.pass_ratio is not None]
+            if task.samples and not samples:
+                return None
+        numbers = _numbers(task, samples, number, failed)
+        return fmean(numbers) if numbers else None
 
     return value
 
 
+def _of_programs(number: SampleValue) -> TaskValue:
+    return _of_samples(number, of_programs=True)
+
+
 def _cost(number: SampleValue) -> TaskValue:
     """Return the same for a number that not every evaluation kept."""
-    return lambda task: _mean(task.samples, number) if task.has_costs else None
+    mean = _of_samples(number)
+    return lambda task, failed=None: mean(task, failed) if task.has_costs else None
 
 
 def _sum(number: SampleValue) -> TaskValue:
     """Return the function that gives a task's sum of `number`; None if it was not kept."""
 
-    def value(task: ComparedTask) -> float | None:
-        return fsum(map(number, task.samples)) if task.has_costs and task.samples else None
+    def value(task: ComparedTask, failed: float | None = None, /) -> float | None:
+        numbers = _numbers(task, task.samples, number, failed)
+        return fsum(numbers) if task.has_costs and numbers else None
 
     return value
 
 
 def _pass_at(k: int) -> TaskValue:
-    def value(task: ComparedTask) -> float | None:
-        if len(task.samples) < k:
-            return None
-        return pass_at_k(len(task.samples), sum(map(accepted, task.samples)), k)
+    def value(task: ComparedTask, failed: float | None = None, /) -> float | None:
+        numbers = _numbers(task, task.samples, accepted, failed)
+        return None if len(numbers) < k else pass_at_k(len(numbers), round(sum(numbers)), k)
 
     return value
 
 
-def _majority(task: ComparedTask) -> float | None:
+def _majority(task: ComparedTask, failed: float | None = None, /) -> float | None:
+    """Return 1.0 if the most frequent answer is right; failed votes could be for any answer."""
+    if failed is not None and task.num_failed:
+        return failed
     found = majority_is_right(task.samples)
     return None if found is None else float(found)
 
 
-def _solved(task: ComparedTask) -> float | None:
+def _solved(task: ComparedTask, failed: float | None = None, /) -> float | None:
     """Return 1.0 if a sample is right; None with a failure: nobody knows if it would be."""
-    if not task.samples or task.num_failed:
+    if failed is None and task.num_failed:
         return None
-    return float(any(map(accepted, task.samples)))
+    numbers = _numbers(task, task.samples, accepted, failed)
+    return max(map(float, numbers)) if numbers else None
 
 
 def _tokens(sample: SampleRecord) -> float:
@@ -156,7 +182,7 @@ def _tokens(sample: SampleRecord) -> float:
 
 def _if_known(value: TaskValue) -> TaskValue:
     """Return the same for a cost in tokens: None in a set where some tokens are not known."""
-    return lambda task: value(task) if task.has_tokens else None
+    return lambda task, failed=None: value(task, failed) if task.has_tokens else None
 
 
 def _judging_s(sample: SampleRecord) -> float:
@@ -203,7 +229,7 @@ def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind)
             "samples a second",
             MetricUnit.RATE,
             higher,
-            lambda _: None,
+            lambda *_: None,
             of_machine=True,
             of_set=lambda one: one.samples_per_s,
         ),
@@ -214,7 +240,7 @@ def _program_metrics() -> list[Metric]:
     share, higher, lower, neither = MetricUnit.SHARE, Better.HIGHER, Better.LOWER, Better.NEITHER
     ratio, title = _of_programs(lambda sample: sample.pass_ratio or 0.0), "tests passed"
     quantiles = [
-        Metric(f"pass_ratio_{name}", f"{title}, {name}", share, neither, ratio, None, quantile)
+        Metric(f"pass_ratio_{name}", f"{title}, {name}", share, neither, ratio, quantile=quantile)
         for name, quantile in (("p50", 0.5), ("p90", 0.9))
     ]
     errors = [
@@ -246,7 +272,15 @@ def _is_of(kind: str) -> SampleValue:
 def _costs(name: str, title: str, unit: MetricUnit, number: SampleValue) -> list[Metric]:
     """Return a cost of a sample, and its cost for each solved sample."""
     return [
-        Metric(name, f"{title} a sample", unit, Better.LOWER, _cost(number), is_rare=True),
+        Metric(
+            name,
+            f"{title} a sample",
+            unit,
+            Better.LOWER,
+            _cost(number),
+            number=number,
+            is_rare=True,
+        ),
         Metric(
             f"{name}_per_solved",
             f"{title} per solved",
@@ -254,6 +288,7 @@ def _costs(name: str, title: str, unit: MetricUnit, number: SampleValue) -> list
             Better.LOWER,
             _sum(number),
             per=_sum(accepted),
+            number=number,
             is_rare=True,
         ),
     ]

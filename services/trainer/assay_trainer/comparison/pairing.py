@@ -68,22 +68,52 @@ class Paired:
         )
 
 
+@dataclass(frozen=True)
+class CountedAs:
+    """The number of each failed sample of a side: of the metric, and of its denominator."""
+
+    value: float
+    per: float
+
+
 def pair(
-    metric: Metric, baseline: Sequence[ComparedSet], arm: Sequence[ComparedSet], chosen: set[str]
+    metric: Metric,
+    baseline: Sequence[ComparedSet],
+    arm: Sequence[ComparedSet],
+    chosen: set[str],
+    counted: tuple[CountedAs, CountedAs] | None = None,
 ) -> Paired:
     """Return the values of both arms over the tasks that every seed of both can tell.
 
-    Only the tasks in `chosen` are considered: a stratum, or all.
+    Only the tasks in `chosen` are considered: a stratum, or all. With `counted`, failed samples of
+    the baseline and of the arm count as these numbers; without, they are left out.
     """
     first, second = _seeds(baseline), _seeds(arm)
     in_first, in_second = _common(first) & chosen, _common(second) & chosen
     in_both = in_first & in_second
     shared = [id_ for id_ in baseline[0].tasks if id_ in in_both]
-    scored = [id_ for id_ in shared if all(seed[id_].samples for seed in (*first, *second))]
+    sides = (
+        [(first, None), (second, None)]
+        if counted is None
+        else list(zip((first, second), counted, strict=True))
+    )
+    scored = [
+        id_
+        for id_ in shared
+        if all(
+            seed[id_].samples or (failed and seed[id_].num_failed)
+            for seeds, failed in sides
+            for seed in seeds
+        )
+    ]
     ids = [
         id_
         for id_ in scored
-        if all(_value(metric, seed[id_]) is not None for seed in (*first, *second))
+        if all(
+            _value(metric, seed[id_], failed) is not None
+            for seeds, failed in sides
+            for seed in seeds
+        )
     ]
     left_out = UncomparedTasks(
         only_in_baseline=len(in_first - in_second),
@@ -91,7 +121,47 @@ def pair(
         without_score=len(shared) - len(scored),
         too_few_samples=len(scored) - len(ids),
     )
-    return Paired(ids, _side(metric, first, ids), _side(metric, second, ids), left_out)
+    before, after = (_side(metric, seeds, ids, failed) for seeds, failed in sides)
+    return Paired(ids, before, after, left_out)
+
+
+@dataclass(frozen=True)
+class SideCount:
+    """The failed samples of a side, and all of its samples."""
+
+    num_failed: int
+    num_samples: int
+
+
+def failed_counts(
+    baseline: Sequence[ComparedSet], arm: Sequence[ComparedSet], chosen: set[str]
+) -> tuple[SideCount, SideCount]:
+    """Return the failed samples of both sides over their shared tasks in `chosen`."""
+    ids = _common(_seeds(baseline)) & _common(_seeds(arm)) & chosen
+    before, after = (
+        [seed[id_] for seed in _seeds(sets) for id_ in ids] for sets in (baseline, arm)
+    )
+    return _count(before), _count(after)
+
+
+def _count(tasks: Sequence[ComparedTask]) -> SideCount:
+    num_failed = sum(task.num_failed for task in tasks)
+    return SideCount(num_failed, num_failed + sum(len(task.samples) for task in tasks))
+
+
+def extremes(
+    metric: Metric, sets: Sequence[ComparedSet], chosen: set[str]
+) -> tuple[CountedAs, CountedAs]:
+    """Return the numbers of a failed sample for the lowest and for the highest metric.
+
+    A share is 0 or 1. A cost is the lowest or the highest of any scored sample; for each
+    solved task, it is lowest of a solved sample.
+    """
+    if metric.number is None:
+        return CountedAs(0.0, 1.0), CountedAs(1.0, 0.0)
+    tasks = [task for one in sets for id_, task in one.tasks.items() if id_ in chosen]
+    numbers = [metric.number(sample) for task in tasks for sample in task.samples]
+    return CountedAs(min(numbers, default=0.0), 1.0), CountedAs(max(numbers, default=0.0), 0.0)
 
 
 def alone(metric: Metric, sets: Sequence[ComparedSet], chosen: set[str]) -> tuple[PairedSide, int]:
@@ -115,25 +185,36 @@ def _common(seeds: Sequence[Mapping[str, ComparedTask]]) -> set[str]:
     return set.intersection(*(set(seed) for seed in seeds))
 
 
-def _value(metric: Metric, task: ComparedTask) -> float | None:
-    value = metric.value(task)
-    if metric.per is not None and metric.per(task) is None:
+def _value(metric: Metric, task: ComparedTask, failed: CountedAs | None = None) -> float | None:
+    value = metric.value(task, None if failed is None else failed.value)
+    if metric.per is not None and metric.per(task, None if failed is None else failed.per) is None:
         return None
     return value
 
 
 def _side(
-    metric: Metric, seeds: Sequence[Mapping[str, ComparedTask]], ids: Sequence[str]
+    metric: Metric,
+    seeds: Sequence[Mapping[str, ComparedTask]],
+    ids: Sequence[str],
+    failed: CountedAs | None = None,
 ) -> PairedSide:
-    return PairedSide(
-        values=_matrix(metric.value, seeds, ids),
-        per=_matrix(metric.per or (lambda _: 1.0), seeds, ids),
-        most_samples=max((sum(len(seed[id_].samples) for seed in seeds) for id_ in ids), default=1),
-    )
+    values = _matrix(metric.value, seeds, ids, None if failed is None else failed.value)
+    per = np.ones_like(values)
+    if metric.per is not None:
+        per = _matrix(metric.per, seeds, ids, None if failed is None else failed.per)
+    most = max((sum(_num(seed[id_], failed) for seed in seeds) for id_ in ids), default=1)
+    return PairedSide(values=values, per=per, most_samples=most)
+
+
+def _num(task: ComparedTask, failed: CountedAs | None) -> int:
+    return len(task.samples) + (task.num_failed if failed is not None else 0)
 
 
 def _matrix(
-    value: TaskValue, seeds: Sequence[Mapping[str, ComparedTask]], ids: Sequence[str]
+    value: TaskValue,
+    seeds: Sequence[Mapping[str, ComparedTask]],
+    ids: Sequence[str],
+    failed: float | None,
 ) -> Floats:
-    rows = [[value(seed[id_]) for id_ in ids] for seed in seeds]
+    rows = [[value(seed[id_], failed) for id_ in ids] for seed in seeds]
     return np.array(rows, dtype=np.float64).reshape(len(seeds), len(ids))

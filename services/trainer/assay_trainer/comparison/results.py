@@ -85,6 +85,30 @@ class UncomparedTasks(FrozenResult):
         return sum(self.model_dump().values())
 
 
+class FailureBounds(FrozenResult):
+    """The effect of failed samples: a verdict has to hold with them counted against it."""
+
+    #: Over the shared tasks: failed samples, and all.
+    baseline_failed: int
+    baseline_samples: int
+    arm_failed: int
+    arm_samples: int
+    #: The number of each failed sample in `against`.
+    baseline_counted: float
+    arm_counted: float
+    #: The row's headline with failed samples counted against it; null if it cannot be told.
+    against: Bounds | None
+    p: float
+    p_corrected: float | None = None
+    p_equivalence: float | None = None
+    p_equivalence_corrected: float | None = None
+    #: The row's changes, each with bounds that hold whatever the failed samples would have been.
+    difference: Bounds | None
+    relative: Bounds | None
+    #: By the scored samples alone.
+    verdict_without: RowVerdict = RowVerdict.UNTESTED
+
+
 class ComparedRow(FrozenResult):
     """A metric of a set, baseline against arm, over the tasks with scored samples on both sides."""
 
@@ -126,6 +150,8 @@ class ComparedRow(FrozenResult):
     seeds_baseline: SeedSpread | None = None
     seeds_arm: SeedSpread | None = None
     verdict: RowVerdict = RowVerdict.UNTESTED
+    #: Null without failed samples, and of a row without a test.
+    failed: FailureBounds | None = None
 
     @property
     def is_relative(self) -> bool:
@@ -136,6 +162,11 @@ class ComparedRow(FrozenResult):
     def headline(self) -> Bounds | None:
         """The change that test and verdict are about."""
         return self.relative if self.is_relative else self.difference
+
+    def bounds(self, *, is_relative: bool) -> Bounds | None:
+        """Return the change with bounds that hold whatever failed samples would have been."""
+        found: ComparedRow | FailureBounds = self if self.failed is None else self.failed
+        return found.relative if is_relative else found.difference
 
     @property
     def place(self) -> str:

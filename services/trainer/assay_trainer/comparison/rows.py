@@ -34,10 +34,18 @@ from assay_shared.statistics.resampling import Floats, tails
 from assay_shared.statistics.task_shares import ratio_interval, share_interval
 from assay_trainer.comparison.arms import ComparedArm, ComparedSet
 from assay_trainer.comparison.metrics import Better, Metric, MetricUnit, SetValue, is_of_programs
-from assay_trainer.comparison.pairing import Paired, PairedSide, alone, pair
+from assay_trainer.comparison.pairing import (
+    Paired,
+    PairedSide,
+    alone,
+    extremes,
+    failed_counts,
+    pair,
+)
 from assay_trainer.comparison.results import (
     Bounds,
     ComparedRow,
+    FailureBounds,
     PairedTest,
     RowVerdict,
     UncomparedTasks,
@@ -129,7 +137,8 @@ def _row(
         metric = replace(metric, better=Better.NEITHER)
     twin = next((one for one in measure.metrics if one.name == metric.twin), None)
     if twin is None or not paired.equals(pair(twin, first, second, chosen)):
-        return _paired_row(metric, paired, measure)
+        row = _paired_row(metric, paired, measure)
+        return row if row.p is None else _with_failed(metric, first, second, chosen, measure, row)
     row = _paired_row(replace(metric, better=Better.NEITHER), paired, measure)
     return row.model_copy(update={"equal_to": twin.name})
 
@@ -275,6 +284,54 @@ def _paired_row(metric: Metric, paired: Paired, measure: Measure) -> ComparedRow
     relative = relative_interval(before.columns, after.columns, measure.confidence, SEED)
     row = row.model_copy(update={"relative": Bounds.of(relative)})
     return _tested(metric, paired, measure, row) if metric.is_tested else row
+
+
+def _with_failed(
+    metric: Metric,
+    first: Sequence[ComparedSet],
+    second: Sequence[ComparedSet],
+    chosen: set[str],
+    measure: Measure,
+    row: ComparedRow,
+) -> ComparedRow:
+    """Return a tested row with the effect of its failed samples; itself if none failed."""
+    before, after = failed_counts(first, second, chosen)
+    if not before.num_failed and not after.num_failed:
+        return row
+    low, high = extremes(metric, (*first, *second), chosen)
+    lowest, highest = (
+        _paired_row(metric, pair(metric, first, second, chosen, counted), measure)
+        for counted in ((high, low), (low, high))
+    )
+    is_rise = row.headline is not None and row.headline.value > 0
+    case = lowest if is_rise else highest
+    is_turned = case.headline is None or (case.headline.value > 0) is not is_rise
+    equivalence = [one.p_equivalence for one in (row, lowest, highest)]
+    found = FailureBounds(
+        baseline_failed=before.num_failed,
+        baseline_samples=before.num_samples,
+        arm_failed=after.num_failed,
+        arm_samples=after.num_samples,
+        baseline_counted=(high if is_rise else low).value,
+        arm_counted=(low if is_rise else high).value,
+        against=case.headline,
+        p=1.0 if is_turned or case.p is None else max(row.p or 0.0, case.p),
+        p_equivalence=None
+        if row.p_equivalence is None
+        else max(1.0 if one is None else one for one in equivalence),
+        difference=_widened(row.difference, lowest.difference, highest.difference),
+        relative=_widened(row.relative, lowest.relative, highest.relative),
+    )
+    return row.model_copy(update={"failed": found})
+
+
+def _widened(found: Bounds | None, *others: Bounds | None) -> Bounds | None:
+    """Return an estimate with bounds around those of all; None if one of them is not known."""
+    known = [one.interval for one in (found, *others) if one is not None]
+    if found is None or len(known) <= len(others):
+        return None
+    low, high = min(one.low for one in known), max(one.high for one in known)
+    return Bounds.of(Interval(found.value, low, high))
 
 
 def _difference(

@@ -16,6 +16,8 @@ from assay_trainer.evaluation.records.protocol import Protocol
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
 _PACKAGES = ("assay-rl", "torch", "transformers", "vllm", "sglang")
+#: A task's samples by their indices.
+Stored = dict[int, SampleRecord]
 #: How often the seconds played are stored.
 _EVERY_S = 10.0
 
@@ -83,15 +85,21 @@ class EvaluationStore:
     def facts(self, name: str) -> EvaluatedSet:
         return next(one for one in self.record.sets if one.name == name)
 
-    def usable_samples(self, name: str) -> dict[str, dict[int, SampleRecord]]:
-        """Return the stored samples with a score by task and index; the others are dropped."""
+    def usable_samples(self, name: str, *, num_together: int = 1) -> dict[str, Stored]:
+        """Return the stored samples with a score by task and index; the others are dropped.
+
+        Votes belong together: a task with fewer samples than `num_together` loses all of them, and
+        is played again.
+        """
         stored = self.folder.read_set(self.facts(name))
-        good = [one for one in stored.samples if one.failure is None]
+        found: dict[str, Stored] = {task.id: {} for task in stored.tasks}
+        for sample in stored.samples:
+            if sample.failure is None:
+                found[sample.task_id][sample.index] = sample
+        found = {id_: some if len(some) >= num_together else {} for id_, some in found.items()}
+        good = [one for some in found.values() for one in some.values()]
         if len(good) < len(stored.samples):
             self.folder.replace_samples(name, good)
-        found: dict[str, dict[int, SampleRecord]] = {task.id: {} for task in stored.tasks}
-        for sample in good:
-            found[sample.task_id][sample.index] = sample
         return found
 
     def add_samples(self, name: str, samples: Sequence[SampleRecord], scorer: str) -> None:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import isfinite
 
 from assay_shared.text.template_tokens import has_template_token
 from assay_trainer.data.words import words_of
@@ -82,7 +81,7 @@ def _usable(
     """Return the samples with a score that are confident, and count the others."""
     found = []
     for one in samples:
-        if one.failure is not None or one.outcome is None or not _has_finite_scores(one):
+        if one.failure is not None or one.outcome is None:
             dropped["failed_sample"] += 1
         elif one.turns:
             dropped["episode"] += 1
@@ -91,11 +90,6 @@ def _usable(
         else:
             found.append(one)
     return found
-
-
-def _has_finite_scores(sample: SampleRecord) -> bool:
-    """Return False if a score is not a number: it is neither better nor worse than another."""
-    return all(isfinite(one) for one in (sample.reward, sample.pass_ratio) if one is not None)
 
 
 def _by_pass_ratio(scored: Sequence[SampleRecord], kind: ScoreKind) -> bool:

@@ -93,6 +93,20 @@ def goal(arm: str | None, against: str | None, **bound: float) -> dict[str, Any]
             "arms.own",
             "the arms first and own have the same settings",
         ),
+        (
+            {
+                "mode": "one_at_a_time",
+                "overrides": {"grpo.updates_per_step": 2},
+                "arms": {
+                    "first": {},
+                    "kind": {"grpo.correction": "icepop"},
+                    "wide": {"grpo.correction": {"kind": "icepop", "low": 0.5, "high": 6}},
+                    "own": {"grpo.correction": {"kind": "icepop", "low": 0.5, "high": 5}},
+                },
+            },
+            "arms.own",
+            "the arms kind and own have the same settings",
+        ),
     ],
 )
 def test_what_could_not_be_decided_is_refused(

@@ -6,6 +6,7 @@ import pytest
 
 from assay_shared.errors import ConfigError
 from assay_shared.statistics.interval import Interval
+from assay_trainer.comparison.anomalies import AnomalyRule, RuleState
 from assay_trainer.comparison.comparing import ComparisonPlan, compare_arms
 from assay_trainer.comparison.expectations import (
     ExpectationResult,
@@ -56,6 +57,33 @@ def test_an_expectation_is_decided_by_the_whole_interval(
     (found,) = judged(tmp_path, f"mbpp.pass@1: {entry}", 100, after)
     assert found.verdict is verdict, found
     assert (found.tasks_to_decide is not None) <= (verdict is UNDECIDABLE)
+
+
+@pytest.mark.parametrize(("right", "lost"), [(160, 2), (125, 75)])
+def test_an_expectation_is_met_only_whatever_failed_samples_would_have_been(
+    tmp_path: Path, right: int, lost: int
+) -> None:
+    (tmp_path / "expected.yaml").write_text("mbpp.pass@1: {direction: up, at_least: 10pp}")
+    before: dict[str, Outcomes] = {f"t{i}": [RIGHT if i < 100 else WRONG] for i in range(200)}
+    after: dict[str, Outcomes] = {
+        f"t{i}": [RIGHT if i < right else None if i >= 200 - lost else WRONG] for i in range(200)
+    }
+    arms = [
+        read_arm(None, [str(write_evaluation(tmp_path / name, {"mbpp": tasks}))])
+        for name, tasks in (("before", before), ("after", after))
+    ]
+    rule = AnomalyRule(name="r", metric="pass@1", rises_by_more_than="10pp", cause="c", remedy="r")
+    plan = ComparisonPlan(expectations=read_expectations(tmp_path / "expected.yaml"), rules=(rule,))
+    found = compare_arms(arms[0], arms[1:], plan)
+    (row,) = (one for one in found.rows if one.metric == "pass@1")
+    assert row.difference is not None
+    assert (row.difference.low or 0) > 0.1
+    (expected,), (applied,) = found.expectations, found.rules
+    if lost == 2:
+        assert (expected.verdict, applied.state) == (MET, RuleState.HOLDS)
+        return
+    assert (expected.verdict, applied.state) == (UNDECIDABLE, RuleState.UNDECIDABLE)
+    assert found_text(expected).endswith("; the failed samples decide")
 
 
 @pytest.mark.parametrize(

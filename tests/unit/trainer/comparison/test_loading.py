@@ -13,9 +13,11 @@ from assay_trainer import config as trainer_config
 from assay_trainer.comparison.comparability import notes
 from assay_trainer.comparison.loading import has_two_evaluations, read_arm, read_measurement
 from assay_trainer.config import RunConfig
+from assay_trainer.evaluate.evaluation import write_results
 from assay_trainer.evaluation.evaluator import EvaluationSample, TaskEvaluation, TaskResult
+from assay_trainer.evaluation.records.folder import EvaluationFolder
 from assay_trainer.service.record import create_run
-from tests.support.evaluations import RIGHT, WRONG, sampled, write_evaluation
+from tests.support.evaluations import RIGHT, WRONG, make_sample, sampled, write_evaluation
 
 DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
 
@@ -43,6 +45,26 @@ def write_run(path: Path, num_right: int = 2) -> Path:
         )
         (path / "evaluation" / f"{name}.json").write_text(found.model_dump_json())
     return path
+
+
+def broken_sample(name: str, value: object) -> Callable[[Path], None]:
+    """Return the change of a field of the last sample."""
+    return _changed(name, value, slice(-1, None))
+
+
+def broken_sample_of_all(name: str, value: object) -> Callable[[Path], None]:
+    return _changed(name, value, slice(None))
+
+
+def _changed(name: str, value: object, chosen: slice) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        file = path / "m" / "samples.jsonl"
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line in lines[chosen]:
+            line[name] = value
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    return change
 
 
 def test_an_evaluation_is_read_with_its_failures_and_costs(tmp_path: Path) -> None:
@@ -73,14 +95,53 @@ def test_a_run_has_an_evaluation_before_and_after_training(tmp_path: Path) -> No
     assert before.sets["held_out"].num_failed == 10
 
 
-def test_a_sample_in_several_lines_counts_once_and_is_told(tmp_path: Path) -> None:
+def test_a_failure_that_a_later_line_replaces_is_told(tmp_path: Path) -> None:
     path = write_evaluation(tmp_path / "sft", {"m": {"a": [RIGHT], "b": [WRONG]}})
+    lost = make_sample("a", 0, None).model_dump_json()
     samples = path / "m" / "samples.jsonl"
-    first = samples.read_text().splitlines()[0]
-    samples.write_text(samples.read_text() + first + "\n")
+    samples.write_text(lost + "\n" + samples.read_text())
     found = read_measurement(str(path)).sets["m"]
-    assert found.num_replaced == 1
-    assert found.num_scored == 2
+    assert (found.num_replaced, found.num_scored, found.num_failed) == (1, 2, 0)
+
+
+def write_metrics(path: Path) -> None:
+    write_results(EvaluationFolder(path))
+
+
+def one_more_right(path: Path) -> None:
+    file = path / "m" / "samples.jsonl"
+    file.write_text(
+        file.read_text()
+        .replace('"wrong_answer"', '"accepted"')
+        .replace('"reward": 0.0', '"reward": 1.0')
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (one_more_right, "overall.reward"),
+        (broken_sample_of_all("num_tokens", 90), "overall.costs.tokens.total"),
+        (broken_sample_of_all("num_tokens", None), "overall.costs.tokens.total"),
+        (broken_sample_of_all("outcome", "time_limit"), "overall.outcomes.accepted"),
+    ],
+)
+def test_metrics_of_other_samples_are_refused(
+    tmp_path: Path, change: Callable[[Path], None], field: str
+) -> None:
+    path = write_evaluation(tmp_path / "sft", {"m": {"a": [RIGHT], "b": [WRONG]}})
+    write_metrics(path)
+    read_measurement(str(path))
+    change(path)
+    with pytest.raises(DatasetError, match=r"metrics.json: .* of samples.jsonl") as raised:
+        read_measurement(str(path))
+    assert raised.value.field == field
+    assert "assay evaluate" in str(raised.value.hint)
+    write_metrics(path)
+    read_measurement(str(path))
+    (path / "m" / "metrics.json").write_text("{}")
+    with pytest.raises(DatasetError, match=r"metrics.json cannot be read"):
+        read_measurement(str(path))
 
 
 def test_an_unfinished_evaluation_is_told(tmp_path: Path) -> None:
@@ -96,16 +157,6 @@ def test_an_unfinished_evaluation_is_told(tmp_path: Path) -> None:
     assert notes(arms[0], arms[1:]) == [
         f"partial ({copied}) is unfinished: tasks without samples are left out."
     ]
-
-
-def broken_sample(name: str, value: object) -> Callable[[Path], None]:
-    def change(path: Path) -> None:
-        file = path / "m" / "samples.jsonl"
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        lines[-1][name] = value
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-    return change
 
 
 def emptied(path: Path) -> None:
@@ -131,10 +182,13 @@ def unknown_record_field(path: Path) -> None:
     [
         (broken_sample("colour", "red"), DatasetError, "samples.jsonl:2"),
         (broken_sample("num_tokens", -1), DatasetError, "samples.jsonl:2"),
+        (broken_sample("num_tokens", 10**400), DatasetError, "num_tokens: "),
+        (broken_sample("reward", float("nan")), DatasetError, "finite number"),
+        (broken_sample("reward", None), DatasetError, "an outcome and no reward"),
         (broken_sample("outcome", "maybe"), DatasetError, "samples.jsonl:2"),
         (broken_sample("task_id", "z"), DatasetError, "no task is called 'z'"),
-        (broken_sample("pass_ratio", 1.5), DatasetError, "1.5 is not a share"),
-        (broken_sample("pass_ratio", float("nan")), DatasetError, "sample 0 of 't1': nan is not"),
+        (broken_sample("pass_ratio", 1.5), DatasetError, "pass_ratio: "),
+        (broken_sample("pass_ratio", float("nan")), DatasetError, "finite number"),
         (emptied, DatasetError, "has 0 tasks, and evaluation.json says 2"),
         (shortened, DatasetError, "its 1 lines lack sample 0 of 't1'"),
         (without_record, NotFound, "neither an evaluation nor a run"),

@@ -54,6 +54,34 @@ def test_a_metric_is_the_mean_of_a_tasks_samples(name: str, expected: float) -> 
     assert value(name, make_task(RIGHT, WRONG, BROKEN)) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "without", "lowest", "highest"),
+    [
+        ("pass@1", 1 / 2, 1 / 3, 2 / 3),
+        ("pass@2", 1.0, 2 / 3, 1.0),
+        ("execution_success", 1.0, 2 / 3, 1.0),
+        ("pass_ratio", 0.75, 0.5, 5 / 6),
+        ("truncated", 1 / 2, 1 / 3, 2 / 3),
+        ("majority", 1.0, 0.0, 1.0),
+        ("solved_in_budget", None, 1.0, 1.0),
+    ],
+)
+def test_a_failed_sample_counts_as_it_is_told_to(
+    name: str, without: float | None, lowest: float, highest: float
+) -> None:
+    metric = next(one for one in all_metrics((1, 2)) if one.name == name)
+    task = make_task(RIGHT, WRONG, num_failed=1)
+    assert metric.value(task) == (None if without is None else pytest.approx(without))
+    assert metric.value(task, 0.0) == pytest.approx(lowest)
+    assert metric.value(task, 1.0) == pytest.approx(highest)
+    lost = make_task(num_failed=1)
+    assert (metric.value(lost), metric.value(lost, 1.0)) == (
+        None,
+        None if name == "pass@2" else 1.0,
+    )
+    assert metric.value(make_task(RIGHT, WRONG), 0.0) == metric.value(make_task(RIGHT, WRONG))
+
+
 def test_a_number_that_was_not_kept_is_unknown_and_not_0() -> None:
     """A run's evaluations keep no tokens, and no shares of tests passed."""
     task = make_task(RIGHT, has_costs=False)

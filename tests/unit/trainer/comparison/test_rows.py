@@ -15,7 +15,7 @@ from assay_trainer.comparison.arms import (
 )
 from assay_trainer.comparison.comparing import ComparisonPlan, compare_arms
 from assay_trainer.comparison.loading import read_arm, read_measurement
-from assay_trainer.comparison.report.words import sides
+from assay_trainer.comparison.report.words import sides, verdict
 from assay_trainer.comparison.results import ComparedRow, PairedTest, RowVerdict
 from assay_trainer.comparison.rows import Margins
 from assay_trainer.evaluation.records.sample_record import SampleRecord
@@ -80,6 +80,100 @@ def test_failures_are_left_out_and_counted(tmp_path: Path) -> None:
     assert row.baseline.value == 1.0
     assert row.difference is not None
     assert row.difference.value == 0.0
+
+
+def test_failures_of_wrong_answers_alone_make_nothing_better(tmp_path: Path) -> None:
+    rows = compared(
+        tmp_path,
+        tasks_of((50, [RIGHT]), (50, [WRONG])),
+        tasks_of((25, [RIGHT]), (25, [None]), (25, [RIGHT]), (25, [None])),
+    )
+    row = rows["pass@1"]
+    assert row.difference is not None
+    assert row.difference.value == pytest.approx(0.5)
+    assert row.num_tasks == 50
+    assert row.failed is not None
+    assert row.failed.verdict_without is RowVerdict.BETTER
+    assert row.verdict is RowVerdict.INCONCLUSIVE
+    assert row.failed.against is not None
+    assert row.failed.against.value == 0.0
+    assert (row.failed.arm_failed, row.failed.arm_samples, row.failed.arm_counted) == (50, 100, 0.0)
+    assert (row.failed.baseline_failed, row.failed.baseline_counted) == (0, 1.0)
+    assert verdict(row, "before").startswith(
+        "INCONCLUSIVE: 50 of 100 samples of after (50.0%) failed; counted as 0 for after, the "
+        "difference is +0.0 pp ("
+    )
+    assert verdict(row, "before").endswith("BETTER by the scored samples alone")
+
+
+@pytest.mark.parametrize(("num_failed", "holds"), [(2, True), (15, False)])
+def test_a_verdict_holds_with_the_failures_of_both_sides_counted_against_it(
+    tmp_path: Path, num_failed: int, holds: bool
+) -> None:
+    lost: Outcomes = [None, None]
+    right, wrong = [RIGHT, RIGHT], [WRONG, WRONG]
+    before = tasks_of((20, wrong), (num_failed, lost), (num_failed, right), (20, right))
+    after = tasks_of((20, right), (num_failed, wrong), (num_failed, lost), (20, right))
+    up = compared(tmp_path / "up", before, after, protocol=sampled(2))["pass@1"]
+    down = compared(tmp_path / "down", after, before, protocol=sampled(2))["pass@1"]
+    better = RowVerdict.BETTER if holds else RowVerdict.INCONCLUSIVE
+    worse = RowVerdict.WORSE if holds else RowVerdict.INCONCLUSIVE
+    assert (up.verdict, down.verdict) == (better, worse)
+    num_tasks = 40 + 2 * num_failed
+    for row, sign in ((up, 1), (down, -1)):
+        assert row.num_tasks == 40
+        assert row.failed is not None
+        assert row.failed.verdict_without is not RowVerdict.INCONCLUSIVE
+        assert row.failed.against is not None
+        assert row.failed.against.value == pytest.approx(sign * (20 - 2 * num_failed) / num_tasks)
+    assert f"{2 * num_failed} of {2 * num_tasks} samples of before" in verdict(up, "before")
+
+
+def test_without_failures_a_row_says_nothing_of_them(tmp_path: Path) -> None:
+    rows = compared(tmp_path, tasks_of((20, [WRONG])), tasks_of((20, [RIGHT])))
+    assert all(row.failed is None for row in rows.values())
+    assert verdict(rows["pass@1"], "before") == "BETTER"
+
+
+def test_failed_samples_cost_as_much_as_any_scored_sample(tmp_path: Path) -> None:
+    def sample(task_id: str, index: int, outcome: Status | None) -> SampleRecord:
+        is_long = int(task_id[1:]) >= 30
+        return make_answer(task_id, index, outcome, num_tokens=400 if is_long else 100)
+
+    def cheaper(task_id: str, index: int, outcome: Status | None) -> SampleRecord:
+        return make_answer(task_id, index, outcome, num_tokens=50)
+
+    base = write_evaluation(tmp_path / "a", {"m": tasks_of((40, [RIGHT]))}, sample=sample)
+    tasks = tasks_of((10, [None]), (30, [RIGHT]))
+    arm = write_evaluation(tmp_path / "b", {"m": tasks}, sample=cheaper)
+    arms = [read_arm(None, [str(path)]) for path in (base, arm)]
+    rows = {row.metric: row for row in compare_arms(arms[0], arms[1:], PLAN).rows}
+    for name, mean in (("tokens", (30 * 50 + 10 * 400) / 40), ("tokens_per_solved", 5500 / 30)):
+        row = rows[name]
+        assert row.failed is not None
+        assert (row.failed.arm_counted, row.failed.verdict_without) == (400, RowVerdict.BETTER)
+        assert row.failed.against is not None
+        before = (30 * 100 + 10 * 400) / 40
+        assert row.failed.against.value == pytest.approx(mean / before - 1)
+        assert row.verdict is RowVerdict.INCONCLUSIVE
+
+
+def test_two_sides_are_the_same_only_whatever_failed_samples_would_have_been(
+    tmp_path: Path,
+) -> None:
+    whole, some = tasks_of((400, [RIGHT])), tasks_of((360, [RIGHT]), (40, [None]))
+    paths = [
+        write_evaluation(tmp_path / name, {"m": tasks_of((100, [WRONG])) | tasks})
+        for name, tasks in (("a", whole), ("b", whole), ("c", some))
+    ]
+    arms = [read_arm(None, [str(path)]) for path in paths]
+    plan = ComparisonPlan(margins=Margins(share=0.05), metrics=("pass@1",))
+    (same,) = compare_arms(arms[0], [arms[1]], plan).rows
+    (open_,) = compare_arms(arms[0], [arms[2]], plan).rows
+    assert same.verdict is RowVerdict.SAME
+    assert open_.failed is not None
+    assert open_.failed.verdict_without is RowVerdict.SAME
+    assert open_.verdict is RowVerdict.INCONCLUSIVE
 
 
 def test_pass_at_k_needs_k_scored_samples(tmp_path: Path) -> None:

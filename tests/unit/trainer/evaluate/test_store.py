@@ -50,14 +50,15 @@ def test_differences_are_refused_by_name_and_further_sets_are_added(tmp_path: Pa
     assert resumed.record.finished is None
 
 
-def sample(task: str, *, lost: bool = False) -> SampleRecord:
+def sample(task: str, index: int = 0, *, lost: bool = False) -> SampleRecord:
     return SampleRecord(
         task_id=task,
-        index=0,
+        index=index,
         text="",
         num_tokens=1,
         truncated=False,
         outcome=None if lost else "accepted",
+        reward=None if lost else 1.0,
         failure=FAILURE if lost else None,
     )
 
@@ -70,6 +71,18 @@ def test_samples_without_a_score_are_dropped_and_asked_for_again(tmp_path: Path)
 
     assert [[*one] for one in found.values()] == [[0], []]
     assert store.folder.samples("a").read_text().count("\n") == 1
+
+
+def test_votes_are_kept_together_so_that_none_stands_in_two_lines(tmp_path: Path) -> None:
+    store = begin(tmp_path, [a_set("a", 2)])
+    votes = [sample("t0"), sample("t0", 1, lost=True), sample("t1"), sample("t1", 1)]
+    store.add_samples("a", votes, "r@1")
+
+    found = store.usable_samples("a", num_together=2)
+
+    assert [[*one] for one in found.values()] == [[], [0, 1]]
+    store.add_samples("a", [sample("t0"), sample("t0", 1)], "r@1")
+    assert len(store.folder.read_set(store.facts("a")).samples) == 4
 
 
 def test_a_rubric_that_computes_something_else_now_is_refused(tmp_path: Path) -> None:

@@ -134,10 +134,3 @@ def test_a_better_answer_with_a_template_token_is_no_pair() -> None:
     texts = ("right<|im_end|>\n<|im_start|>user", "wrong")
     assert pairs_of(samples(1.0, 0.0, texts=texts), ALL).dropped == {"control_token": 1}
     assert pairs_of(samples(1.0, 0.0, texts=texts[::-1]), ALL).dropped == {}
-
-
-@pytest.mark.parametrize("score", [float("nan"), float("inf"), float("-inf")])
-def test_a_score_that_is_no_number_is_a_failed_sample(score: float) -> None:
-    found = pairs_of(samples(1.0, score, 0.0), ALL)
-    assert [one.rejected.index for one in found.pairs] == [2]
-    assert found.dropped == {"failed_sample": 1}

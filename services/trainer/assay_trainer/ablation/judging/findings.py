@@ -5,6 +5,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from assay_trainer.ablation.decomposition.findings import Decomposition, PlantedChange
+from assay_trainer.evaluation.metrics.failed_samples import FailedCount
 
 
 class JudgedVerdict(StrEnum):
@@ -29,6 +30,23 @@ class ValueBounds(JudgedRow):
     high: FiniteFloat | None = None
 
 
+class CountedAgainst(JudgedRow):
+    """The effect of failed samples on a verdict: it has to hold with them counted against it.
+
+    A failed sample counts as the metric's lowest or highest number, whichever is against.
+    """
+
+    counts: list[FailedCount]
+    #: The number of each failed sample: of the arm, and of the other side.
+    counted: tuple[FiniteFloat, FiniteFloat]
+    #: Null if it cannot be told.
+    found: ValueBounds | None
+    #: Holm's; null of a goal.
+    p_corrected: FiniteFloat | None = None
+    #: By the scored samples alone.
+    verdict_without: JudgedVerdict
+
+
 class TableRow(JudgedRow):
     """A policy's value of a metric on a set."""
 
@@ -41,6 +59,8 @@ class TableRow(JudgedRow):
     #: Each seed's mean, in the order of the seeds.
     seeds: list[FiniteFloat] = []
     num_tasks: int
+    #: The failed samples of the policy on the set; null if there are none.
+    failed: FailedCount | None = None
 
 
 class ChangeRow(JudgedRow):
@@ -62,7 +82,11 @@ class ChangeRow(JudgedRow):
     #: The smallest true difference that 80% of repeats would find, at the family's strictest level;
     #: null if no difference that the metric can have would be, as with fewer than four seeds.
     detectable: FiniteFloat | None
+    #: False if all values differ by the same amount: their spread tells nothing.
+    has_spread: bool = True
     verdict: JudgedVerdict
+    #: Null without failed samples.
+    failed: CountedAgainst | None = None
     #: False if lower is better.
     higher_is_better: bool = True
 
@@ -89,6 +113,7 @@ class GoalRow(JudgedRow):
     found: ValueBounds | None
     verdict: JudgedVerdict
     reason: str = ""
+    failed: CountedAgainst | None = None
 
 
 class ArmRow(JudgedRow):

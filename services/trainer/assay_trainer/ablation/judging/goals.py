@@ -3,19 +3,23 @@
 from collections.abc import Mapping, Sequence
 
 from assay_trainer.ablation.ablation_config import START, GoalConfig
-from assay_trainer.ablation.judging.crossed import CrossedMean, crossed_mean
-from assay_trainer.ablation.judging.findings import GoalRow, JudgedVerdict
-from assay_trainer.ablation.judging.judge import (
-    LEAST_SEEDS,
-    Key,
-    against_bound,
-    bounds_of,
+from assay_trainer.ablation.judging.differences import (
+    against_it,
     difference,
     is_from_0_to_1,
+    mean_of,
+    start_as_arm,
+)
+from assay_trainer.ablation.judging.findings import CountedAgainst, GoalRow, JudgedVerdict
+from assay_trainer.ablation.judging.judge import (
+    LEAST_SEEDS,
+    against_bound,
+    bounds_of,
+    failed_case,
     within,
     within_difference,
 )
-from assay_trainer.ablation.judging.measurements import MeasuredArm, MeasuredRun
+from assay_trainer.ablation.judging.measurements import Key, MeasuredArm, MeasuredRun
 
 
 def judge_goals(
@@ -38,36 +42,61 @@ def _judge(
     confidence: float,
     set_name: str,
 ) -> GoalRow:
-    name = goal.arm or best
+    name, key = goal.arm or best, (set_name, goal.metric)
     told = f"{goal.metric} of {name or 'the best arm'}"
     told += f" minus {goal.against}" if goal.against else ""
     bound = goal.at_least if goal.at_least is not None else goal.at_most
     assert bound is not None
     told += f" {'at least' if goal.at_least is not None else 'at most'} {bound:g}"
-    mean = _mean(goal, name, arms, start, (set_name, goal.metric))
+    nothing = GoalRow(
+        goal=told,
+        found=None,
+        verdict=JudgedVerdict.INCONCLUSIVE,
+        reason="nothing was measured for it",
+    )
+    arm = arms.get(name) if name else None
+    other = _other(goal, arm, arms, start)
+    if arm is None or (other is None and goal.against is not None):
+        return nothing
+    mean = mean_of(arm, key) if other is None else difference(arm, other, key)
     if mean is None:
-        reason = "nothing was measured for it"
-        return GoalRow(goal=told, found=None, verdict=JudgedVerdict.INCONCLUSIVE, reason=reason)
-    verdict = against_bound(mean, bound, confidence, at_least=goal.at_least is not None)
+        return nothing
+    alone = against_bound(mean, bound, confidence, at_least=goal.at_least is not None)
     few = f"{mean.num_seeds} seeds decide nothing" if mean.num_seeds < LEAST_SEEDS else ""
     found = bounds_of(mean, confidence)
-    if is_from_0_to_1(arms.values(), (set_name, goal.metric)):
+    if is_from_0_to_1(arms.values(), key):
         found = within(found, ()) if goal.against is None else within_difference(found)
-    return GoalRow(goal=told, found=found, verdict=verdict, reason=few)
+    verdict, case = _with_failed(alone, goal, bound, (arm, other), key, confidence)
+    return GoalRow(goal=told, found=found, verdict=verdict, reason=few, failed=case)
 
 
-def _mean(
+def _other(
     goal: GoalConfig,
-    name: str | None,
+    arm: MeasuredArm | None,
     arms: Mapping[str, MeasuredArm],
     start: MeasuredRun,
+) -> MeasuredArm | None:
+    """Return the other side of a goal; None of a goal for the value itself."""
+    if goal.against == START:
+        return start_as_arm(start, arm.runs if arm is not None else ())
+    return arms.get(goal.against) if goal.against is not None else None
+
+
+def _with_failed(
+    alone: JudgedVerdict,
+    goal: GoalConfig,
+    bound: float,
+    pair: tuple[MeasuredArm, MeasuredArm | None],
     key: Key,
-) -> CrossedMean | None:
-    arm = arms.get(name) if name else None
-    if arm is None:
-        return None
-    if goal.against is not None:
-        other = start if goal.against == START else arms.get(goal.against)
-        return None if other is None else difference(arm, other, key)
-    table = arm.table(key, arm.tasks(key), list(arm.runs))
-    return crossed_mean(table) if table.size > 1 else None
+    confidence: float,
+) -> tuple[JudgedVerdict, CountedAgainst | None]:
+    """Return the verdict with failed samples counted against it."""
+    is_least = goal.at_least is not None
+    case = against_it(*pair, key, is_rise=(alone is not JudgedVerdict.FAIL) == is_least)
+    if case is None:
+        return alone, None
+    verdict = JudgedVerdict.INCONCLUSIVE
+    if case.found is not None:
+        verdict = against_bound(case.found, bound, confidence, at_least=is_least)
+    told = failed_case(case, alone, confidence)
+    return alone if verdict is alone else JudgedVerdict.INCONCLUSIVE, told

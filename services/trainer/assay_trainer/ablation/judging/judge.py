@@ -9,16 +9,24 @@ from statistics import median
 import numpy as np
 
 from assay_shared.statistics.multiplicity import holm
-from assay_trainer.ablation.judging.crossed import CrossedMean, crossed_mean, span_of
+from assay_trainer.ablation.judging.crossed import CrossedMean, crossed_mean
+from assay_trainer.ablation.judging.differences import (
+    AgainstIt,
+    against_it,
+    difference,
+    failed_counts,
+    is_from_0_to_1,
+)
 from assay_trainer.ablation.judging.findings import (
     ChangeRow,
+    CountedAgainst,
     JudgedVerdict,
     NoiseRow,
     TableRow,
     ValueBounds,
 )
-from assay_trainer.ablation.judging.measurements import MeasuredArm, MeasuredRun
-from assay_trainer.ablation.metrics import is_lower_better, is_share
+from assay_trainer.ablation.judging.measurements import Key, MeasuredArm
+from assay_trainer.ablation.metrics import is_lower_better
 
 #: With fewer seeds, nothing is decided: two or three cannot tell their own spread.
 LEAST_SEEDS = 4
@@ -26,7 +34,6 @@ _MOST_FREEDOM = 1e6
 #: Two ways to one mean differ by less.
 _ROUNDING = 1e-9
 _NORMAL_95 = 1.96
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,18 @@ class _Difference:
     found: CrossedMean
     #: Of the other arm's values, if both arms' values are from 0 to 1.
     other_mean: float | None
+    #: None without failed samples.
+    against_it: AgainstIt | None
+
+    @property
+    def p_against_it(self) -> float:
+        """The p with failed samples counted against the difference; 1 if it turns round."""
+        case = self.against_it
+        if case is None:
+            return self.found.p
+        if case.found is None or case.found.value * self.found.value <= 0:
+            return 1.0
+        return max(self.found.p, case.found.p)
 
 
 def value_row(arm: MeasuredArm, key: Key, confidence: float) -> TableRow | None:
@@ -56,6 +75,7 @@ def value_row(arm: MeasuredArm, key: Key, confidence: float) -> TableRow | None:
         value=bounds,
         seeds=means,
         num_tasks=len(tasks),
+        failed=next(iter(failed_counts([arm], key[0])), None),
     )
 
 
@@ -84,28 +104,6 @@ def within_difference(bounds: ValueBounds) -> ValueBounds:
     return ValueBounds(value=bounds.value, low=low, high=high)
 
 
-def is_from_0_to_1(arms: Iterable[MeasuredArm], key: Key) -> bool:
-    """Return True if a metric is a share, or all measured values are from 0 to 1."""
-    runs = (run for arm in arms for run in arm.runs.values())
-    return is_share(key[1]) or all(
-        0 <= value <= 1 for run in runs for value in run.values.get(key, {}).values()
-    )
-
-
-def difference(arm: MeasuredArm, other: MeasuredArm | MeasuredRun, key: Key) -> CrossedMean | None:
-    """Return the mean difference over shared seeds and tasks; None without two values.
-
-    The start has no seeds: each seed of the arm is compared with the same values.
-    """
-    if isinstance(other, MeasuredRun):
-        other = MeasuredArm("", dict.fromkeys(arm.runs, other))
-    seeds = [seed for seed in arm.runs if seed in other.runs]
-    known = set(other.tasks(key))
-    tasks = [id_ for id_ in arm.tasks(key) if id_ in known]
-    mine, theirs = arm.table(key, tasks, seeds), other.table(key, tasks, seeds)
-    return crossed_mean(mine - theirs, span_of(mine, theirs)) if mine.size > 1 else None
-
-
 def judge_changes(
     pairs: Sequence[tuple[MeasuredArm, MeasuredArm]], keys: Sequence[Key], confidence: float
 ) -> list[ChangeRow]:
@@ -114,24 +112,34 @@ def judge_changes(
     A metric with the numbers of an earlier one is the same test, and has the p of that one.
     """
     same = equal_metrics([arm for pair in pairs for arm in pair], keys)
-    found = [
-        _Difference(arm.name, other.name, key, mean, _mean_of_share(arm, other, key))
-        for arm, other in pairs
-        for key in keys
-        if (mean := difference(arm, other, key)) is not None
-    ]
+    found = [one for pair in pairs for key in keys if (one := _difference(*pair, key)) is not None]
     tests = [one for one in found if one.key not in same]
-    corrected = {
-        (one.arm, one.against, one.key): p
-        for one, p in zip(tests, holm([one.found.p for one in tests]), strict=True)
-    }
+    corrected = _corrected(tests, [one.found.p for one in tests])
+    against = _corrected(tests, [one.p_against_it for one in tests])
     strictest = (1 - confidence) / max(1, len(tests))
     rows = []
     for one in found:
         first = same.get(one.key, one.key)
-        row = _row(one, corrected[one.arm, one.against, first], confidence, strictest)
+        place = (one.arm, one.against, first)
+        row = _row(one, corrected[place], against[place], confidence, strictest)
         rows.append(row if first == one.key else row.model_copy(update={"same_as": first[1]}))
     return rows
+
+
+def _difference(arm: MeasuredArm, other: MeasuredArm, key: Key) -> _Difference | None:
+    found = difference(arm, other, key)
+    if found is None:
+        return None
+    case = against_it(arm, other, key, is_rise=found.value > 0)
+    return _Difference(arm.name, other.name, key, found, _mean_of_share(arm, other, key), case)
+
+
+def _corrected(
+    tests: Sequence[_Difference], values: Sequence[float]
+) -> dict[tuple[str, str, Key], float]:
+    """Return each test's p after Holm's correction, by arms and metric."""
+    pairs = zip(tests, holm(values), strict=True)
+    return {(one.arm, one.against, one.key): p for one, p in pairs}
 
 
 def equal_metrics(arms: Sequence[MeasuredArm], keys: Sequence[Key]) -> dict[Key, Key]:
@@ -178,12 +186,16 @@ def _detectable(one: _Difference, alpha: float) -> float | None:
     return found if isfinite(found) and found <= most else None
 
 
-def _row(one: _Difference, p: float, confidence: float, strictest: float) -> ChangeRow:
+def _row(
+    one: _Difference, p: float, p_against: float, confidence: float, strictest: float
+) -> ChangeRow:
     mean = one.found
     bounds = bounds_of(mean, confidence)
     if one.other_mean is not None:
         bounds = within_difference(bounds)
-    higher = not is_lower_better(one.key[1])
+    higher, alpha = not is_lower_better(one.key[1]), 1 - confidence
+    alone = _verdict(mean, p, alpha, higher=higher)
+    case = one.against_it and failed_case(one.against_it, alone, confidence, p_against)
     return ChangeRow(
         arm=one.arm,
         against=one.against,
@@ -196,8 +208,24 @@ def _row(one: _Difference, p: float, confidence: float, strictest: float) -> Cha
         num_tasks=mean.num_tasks,
         freedom=min(mean.freedom, _MOST_FREEDOM),
         detectable=_detectable(one, strictest),
-        verdict=_verdict(mean, p, 1 - confidence, higher=higher),
+        has_spread=mean.error > 0,
+        verdict=_verdict(mean, p_against, alpha, higher=higher) if case else alone,
         higher_is_better=higher,
+        failed=case,
+    )
+
+
+def failed_case(
+    case: AgainstIt, without: JudgedVerdict, confidence: float, p: float | None = None
+) -> CountedAgainst:
+    """Return the effect of failed samples on the verdict `without` them, as a report has it."""
+    found = None if case.found is None else bounds_of(case.found, confidence)
+    return CountedAgainst(
+        counts=list(case.counts),
+        counted=case.counted,
+        found=found,
+        p_corrected=p,
+        verdict_without=without,
     )
 
 

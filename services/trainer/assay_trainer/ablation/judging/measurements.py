@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +14,27 @@ from assay_trainer.ablation.ablation_folder import AblationFolder
 from assay_trainer.ablation.judging.crossed import Floats
 from assay_trainer.ablation.metrics import metric_of
 from assay_trainer.evaluation.metrics.outcomes import scored
-from assay_trainer.evaluation.records.folder import StoredEvaluation, read_evaluation
+from assay_trainer.evaluation.metrics.stored_metrics import check_metrics
+from assay_trainer.evaluation.records.folder import (
+    StoredEvaluation,
+    StoredSet,
+    read_evaluation,
+)
 from assay_trainer.rollouts.rollout_log import read_rollouts
 
 _RUBRIC = "training rubric "
+#: A set and a metric.
+Key = tuple[str, str]
 #: By set and metric, each task's value.
-Values = dict[tuple[str, str], dict[str, float]]
+Values = dict[Key, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class FailedTask:
+    """A task with failed samples: the numbers of the scored ones, and how many failed."""
+
+    numbers: tuple[float, ...]
+    num_failed: int
 
 
 @dataclass(frozen=True)
@@ -32,9 +47,24 @@ class MeasuredRun:
     digests: Mapping[str, str]
     #: Of the weights that were evaluated.
     weights: str
-    num_failed: int
     #: Numbers of the draws that were trained on.
     draws: frozenset[int] = frozenset()
+    #: By set, the failed samples and all samples.
+    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    #: By set and metric, the tasks with failed samples.
+    failed: Mapping[Key, Mapping[str, FailedTask]] = field(default_factory=dict)
+    #: By set and metric, the lowest and the highest number of a scored sample.
+    ranges: Mapping[Key, tuple[float, float]] = field(default_factory=dict)
+
+    def counting(self, key: Key, number: float) -> "MeasuredRun":
+        """Return the run with this number for each failed sample."""
+        metric = metric_of(key[1])
+        counted = dict(self.values.get(key, {}))
+        for id_, task in self.failed.get(key, {}).items():
+            value = metric.value([*task.numbers, *[number] * task.num_failed])
+            if value is not None:
+                counted[id_] = value
+        return replace(self, values={**self.values, key: counted})
 
 
 @dataclass(frozen=True)
@@ -44,12 +74,17 @@ class MeasuredArm:
     name: str
     runs: Mapping[int, MeasuredRun]
 
-    def tasks(self, key: tuple[str, str]) -> list[str]:
+    def counting(self, key: Key, number: float) -> "MeasuredArm":
+        """Return the arm with this number for each failed sample of a metric."""
+        runs = {seed: run.counting(key, number) for seed, run in self.runs.items()}
+        return replace(self, runs=runs)
+
+    def tasks(self, key: Key) -> list[str]:
         """Return the tasks that every seed has a value for, in order."""
         tables = [one.values.get(key, {}) for one in self.runs.values()]
         return [id_ for id_ in tables[0] if all(id_ in table for table in tables)]
 
-    def table(self, key: tuple[str, str], tasks: Sequence[str], seeds: Sequence[int]) -> Floats:
+    def table(self, key: Key, tasks: Sequence[str], seeds: Sequence[int]) -> Floats:
         """Return the values: a row for each seed, a column for each task."""
         rows = [[self.runs[seed].values[key][id_] for id_ in tasks] for seed in seeds]
         return np.asarray(rows, dtype=float)
@@ -63,17 +98,57 @@ def read_run(folder: AblationFolder, run: Path, metrics: Sequence[str]) -> Measu
         DatasetError: a file cannot be read.
     """
     stored = read_evaluation(folder.measured(run).path)
-    values: Values = {}
-    for name, one in stored.sets.items():
-        by_task = {id_: scored(samples) for id_, samples in one.by_task.items()}
-        for metric in metrics:
-            value = metric_of(metric)
-            found = {id_: value(samples) for id_, samples in by_task.items() if samples}
-            values[name, metric] = {id_: v for id_, v in found.items() if v is not None}
-    lost = sum(sample.failure is not None for one in stored.sets.values() for sample in one.samples)
-    digests = {**_of_evaluator(stored), **_of_training(RunFolder(run))}
-    draws = trained_draws(RunFolder(run))
-    return MeasuredRun(run, values, digests, str(stored.record.policy.digest), lost, draws)
+    check_metrics(stored)
+    numbers = [
+        _numbers_of(name, metric, one) for name, one in stored.sets.items() for metric in metrics
+    ]
+    return MeasuredRun(
+        path=run,
+        values={one.key: one.values for one in numbers},
+        digests={**_of_evaluator(stored), **_of_training(RunFolder(run))},
+        weights=str(stored.record.policy.digest),
+        draws=trained_draws(RunFolder(run)),
+        counts={
+            name: (len(one.samples) - len(scored(one.samples)), len(one.samples))
+            for name, one in stored.sets.items()
+        },
+        failed={one.key: one.failed for one in numbers},
+        ranges={one.key: one.range for one in numbers if one.range is not None},
+    )
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """A metric on a set."""
+
+    key: Key
+    values: dict[str, float]
+    failed: dict[str, FailedTask]
+    range: tuple[float, float] | None
+
+
+def _numbers_of(set_name: str, name: str, stored: StoredSet) -> _Numbers:
+    """Return a metric's value of each task, and the tasks with failed samples.
+
+    A task is left out if a scored sample cannot tell the metric.
+    """
+    metric = metric_of(name)
+    values: dict[str, float] = {}
+    failed: dict[str, FailedTask] = {}
+    known: list[float] = []
+    for id_, samples in stored.by_task.items():
+        good = scored(samples)
+        numbers = metric.numbers(good)
+        if numbers is None:
+            continue
+        known += numbers
+        value = metric.value(numbers)
+        if value is not None:
+            values[id_] = value
+        if len(good) < len(samples):
+            failed[id_] = FailedTask(tuple(numbers), len(samples) - len(good))
+    span = (min(known), max(known)) if known else None
+    return _Numbers((set_name, name), values, failed, span)
 
 
 def _of_evaluator(stored: StoredEvaluation) -> dict[str, str]:

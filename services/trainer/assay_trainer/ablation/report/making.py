@@ -17,6 +17,7 @@ from assay_trainer.ablation.decomposition.findings import (
     PlantedChanges,
     SwitchVerdict,
 )
+from assay_trainer.ablation.judging.differences import failed_counts, start_as_arm
 from assay_trainer.ablation.judging.findings import (
     AblationReport,
     ArmCurvePoint,
@@ -28,13 +29,13 @@ from assay_trainer.ablation.judging.findings import (
 from assay_trainer.ablation.judging.goals import judge_goals
 from assay_trainer.ablation.judging.judge import (
     LEAST_SEEDS,
-    Key,
     judge_changes,
     noise,
     value_row,
     within,
 )
 from assay_trainer.ablation.judging.measurements import (
+    Key,
     MeasuredArm,
     MeasuredRun,
     read_run,
@@ -43,10 +44,12 @@ from assay_trainer.ablation.judging.measurements import (
 )
 from assay_trainer.ablation.judging.trivial import trivial_rows
 from assay_trainer.ablation.metrics import is_lower_better
+from assay_trainer.ablation.report import words
 from assay_trainer.ablation.report.curves import curve_points, meters_of, seconds_of, tokens_of
 from assay_trainer.ablation.report.winner import winner_of, write_winner
 from assay_trainer.ablation.report.writing import write_report
 from assay_trainer.ablation.running import AblationRun, previous_trained, start_weights
+from assay_trainer.evaluation.metrics.failed_samples import failed_text
 from assay_trainer.evaluation.records.folder import EvaluationFolder
 
 COMPARED, REFUSED = "COMPARED", "REFUSED"
@@ -237,6 +240,7 @@ def _start_row(start: MeasuredRun, key: Key, confidence: float) -> TableRow:
         metric=key[1],
         value=within(ValueBounds(value=found.value, low=found.low, high=found.high), values),
         num_tasks=len(values),
+        failed=next(iter(failed_counts([start_as_arm(start, [0])], key[0])), None),
     )
 
 
@@ -291,8 +295,8 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
             f"With {seeds} of the {LEAST_SEEDS} seeds that it takes, nothing could have been "
             f"decided: the spread of seeds is not known, so every verdict is INCONCLUSIVE."
         )
-    elif changes:
-        notes.append(_of_power(changes[0]))
+    else:
+        notes += words.of_power(changes)
     notes += notes_of_equal_metrics(changes)
     weak = [row.name for row in found.rows if _is_weak(row)]
     if weak:
@@ -300,9 +304,14 @@ def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> li
             f"{', '.join(weak)}: the gradients of the stored batches change by less than 1%, so a "
             f"difference is likely to be chance."
         )
-    lost = sum(one.num_failed for arm in found.arms.values() for one in arm.runs.values())
-    if lost:
-        notes.append(f"{lost} held-out samples have no score, and are in no number.")
+    arms = [start_as_arm(found.start, [0]), *found.arms.values()]
+    for name in dict.fromkeys(key[0] for key in found.start.values):
+        told = failed_text(failed_counts(arms, name))
+        if told:
+            notes.append(
+                f"{name}: {told}. They are in no number; a verdict holds only if it also holds "
+                f"with them counted against it."
+            )
     return notes
 
 
@@ -314,19 +323,6 @@ def notes_of_equal_metrics(changes: Sequence[ChangeRow]) -> list[str]:
         f"are one test, and count once in Holm's correction."
         for first, other, name in pairs
     ]
-
-
-def _of_power(row: ChangeRow) -> str:
-    many = f"{row.num_tasks} tasks and {row.num_seeds} seeds"
-    if row.detectable is None:
-        return (
-            f"With {many}, nothing could have been shown in {row.metric}: no difference that it "
-            f"can have would be found in 80% of repeats. It takes more seeds."
-        )
-    return (
-        f"{many} would have shown a difference of {row.detectable:.3f} in {row.metric} in 80% of "
-        f"repeats; smaller ones are missed."
-    )
 
 
 def _is_weak(row: ArmRow) -> bool:

@@ -12,7 +12,7 @@ def show_report(report: AblationReport, console: Console) -> None:
     """Print the lead, the values of every policy, the changes and the goals."""
     table = Table("policy", "metric", "value", "tasks")
     for value in report.table:
-        shown = (value.policy, value.metric, words.bounds(value.value), str(value.num_tasks))
+        shown = (value.policy, value.metric, words.bounds(value.value), words.tasks(value))
         table.add_row(*map(visible, shown))
     console.print(table)
     for arm in report.arms:
@@ -21,7 +21,7 @@ def show_report(report: AblationReport, console: Console) -> None:
         console.print(visible(told), markup=False, highlight=False, soft_wrap=True)
     lines = [
         *(words.sentence(row) for row in report.changes),
-        *(f"goal: {one.goal}: {one.verdict}" for one in report.goals),
+        *(f"goal: {one.goal}: {words.verdict(one)}" for one in report.goals),
         *report.notes,
         words.lead(report),
     ]

@@ -6,6 +6,7 @@ from assay_shared.errors import NotFound
 from assay_shared.runs.run_folder import write_json
 from assay_trainer.ablation.ablation_folder import AblationFolder
 from assay_trainer.ablation.judging.findings import AblationReport, ChangeRow, JudgedVerdict
+from assay_trainer.ablation.report.words import failed
 from assay_trainer.ablation.running import start_weights
 from assay_trainer.curriculum.winner import WINNER, AblationWinner
 
@@ -23,9 +24,10 @@ def winner_of(
     if row is None:
         return None, f"{best} and {baseline} have no {metric} in common"
     told = f"{best} has {metric} {row.change.value:+.4f} against {baseline}"
-    if row.verdict is JudgedVerdict.PASS:
-        return best, f"PASS: {told}, p {row.p_corrected:.3g} after Holm's correction"
-    return None, f"{row.verdict}: {told}, p {row.p_corrected:.3g} after Holm's correction"
+    told = f"{row.verdict}: {told}, p {row.p_corrected:.3g} after Holm's correction"
+    if case := failed(row.failed):
+        told += f"; {case}"
+    return best if row.verdict is JudgedVerdict.PASS else None, told
 
 
 def write_winner(folder: AblationFolder, report: AblationReport) -> None:

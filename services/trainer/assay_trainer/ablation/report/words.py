@@ -1,6 +1,17 @@
 """Numbers and sentences of an ablation's report."""
 
-from assay_trainer.ablation.judging.findings import AblationReport, ArmRow, ChangeRow, ValueBounds
+from collections.abc import Sequence
+
+from assay_trainer.ablation.judging.findings import (
+    AblationReport,
+    ArmRow,
+    ChangeRow,
+    CountedAgainst,
+    GoalRow,
+    TableRow,
+    ValueBounds,
+)
+from assay_trainer.evaluation.metrics.failed_samples import failed_text
 
 
 def number(value: float) -> str:
@@ -18,7 +29,60 @@ def bounds(found: ValueBounds, *, signed: bool = False) -> str:
 
 def detectable(row: ChangeRow) -> str:
     """Return the difference to be found."""
-    return "nothing could have been shown" if row.detectable is None else number(row.detectable)
+    if row.detectable is not None:
+        return number(row.detectable)
+    return "nothing could have been shown" if row.has_spread else "unknown: no value differs"
+
+
+def of_power(changes: Sequence[ChangeRow]) -> list[str]:
+    """Return sentences on the detectable differences in the ranked metric."""
+    rows = [row for row in changes if (row.set, row.metric) == (changes[0].set, changes[0].metric)]
+    found = []
+    if known := sorted(row.detectable for row in rows if row.detectable is not None):
+        span = number(known[0])
+        if number(known[-1]) != span:
+            span = f"{span} to {number(known[-1])}, by comparison,"
+        most = max(rows, key=lambda row: row.num_tasks)
+        found.append(
+            f"{most.num_tasks} tasks and {most.num_seeds} seeds would have shown a difference of "
+            f"{span} in {most.metric} in 80% of repeats; smaller ones are missed."
+        )
+    for row in rows:
+        if row.detectable is None and row.has_spread:
+            found.append(
+                f"{row.arm} against {row.against}: nothing could have been shown in {row.metric} "
+                f"with {row.num_tasks} tasks and {row.num_seeds} seeds: no difference that it can "
+                f"have would be found in 80% of repeats. It takes more seeds."
+            )
+    return found
+
+
+def failed(case: CountedAgainst | None) -> str:
+    """Return the effect of failed samples on a verdict; "" without any."""
+    if case is None:
+        return ""
+    told = failed_text(case.counts)
+    if case.found is None:
+        return f"{told}; with them counted against it, nothing can be compared"
+    pairs = zip(case.counts, case.counted, strict=True)
+    counted = [f"{value:g} for {one.name}" for one, value in pairs if one.num_failed]
+    is_told = case.p_corrected is not None and case.p_corrected < 1
+    p = f", p {p_text(case.p_corrected or 0)}" if is_told else ""
+    what = "difference" if len(case.counts) > 1 else "value"
+    found = bounds(case.found, signed=len(case.counts) > 1)
+    return f"{told}; counted as {' and '.join(counted)}, the {what} is {found}{p}"
+
+
+def verdict(row: ChangeRow | GoalRow) -> str:
+    """Return a verdict with the effect of failed samples on it."""
+    reasons = [row.reason] if isinstance(row, GoalRow) else []
+    told = "; ".join(one for one in (*reasons, failed(row.failed)) if one)
+    return f"{row.verdict}: {told}" if told else str(row.verdict)
+
+
+def tasks(row: TableRow) -> str:
+    """Return a value's number of tasks, with the failed samples of its policy."""
+    return f"{row.num_tasks}; {failed_text([row.failed])}" if row.failed else str(row.num_tasks)
 
 
 def p_text(p: float) -> str:
@@ -56,7 +120,7 @@ def sentence(row: ChangeRow) -> str:
     return (
         f"{row.arm} against {row.against}: {row.metric} of {row.set} is "
         f"{abs(row.change.value):.3f} {way}, p {p_text(row.p_corrected)} after Holm's correction: "
-        f"{row.verdict}."
+        f"{verdict(row)}."
     )
 
 

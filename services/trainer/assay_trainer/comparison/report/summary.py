@@ -8,6 +8,7 @@ from assay_trainer.comparison.expectations import ExpectationVerdict
 from assay_trainer.comparison.report.words import (
     amount_text,
     counted,
+    failed,
     found_text,
     listed,
     p_text,
@@ -15,6 +16,7 @@ from assay_trainer.comparison.report.words import (
     sides,
 )
 from assay_trainer.comparison.results import ComparedRow, RowVerdict
+from assay_trainer.evaluation.metrics.failed_samples import FailedCount, failed_text
 
 _MOST_OTHERS = 8
 #: The metrics of the first sentence: the first of them that a set has.
@@ -105,6 +107,15 @@ def troubles(data: ComparisonData, arm: str) -> Iterator[str]:
         )
 
 
+def failures(data: ComparisonData, arm: str) -> Iterator[str]:
+    """Yield a sentence on the failed samples behind each main row, and each verdict they open."""
+    main = headlines(data, arm)
+    for row in (row for row in data.rows if row.arm == arm and row.failed is not None):
+        is_open = row.failed is not None and row.failed.verdict_without is not row.verdict
+        if is_open or row in main:
+            yield f"{row.place}, {row.title}: {failed(row, data.baseline)}."
+
+
 def _sentence(row: ComparedRow, data: ComparisonData) -> str:
     before, after = sides(row)
     if row.verdict is RowVerdict.NEW:
@@ -113,13 +124,14 @@ def _sentence(row: ComparedRow, data: ComparisonData) -> str:
         return f"{row.set} has no new number; the baseline's {row.title} is {before}."
     if row.headline is None:
         return f"{row.set}: {row.title} {before} and {after}, without a comparison."
-    detectable = ""
+    told, detectable = failed(row, data.baseline), ""
+    told = f"; {told}" if told else ""
     if row.verdict is RowVerdict.INCONCLUSIVE and row.detectable is not None:
         detectable = f"; only {amount_text(row, row.detectable)} or more would usually be found"
     return (
         f"{row.set}: {row.title} {before} -> {after}, {row_change(row)}, "
         f"{row.verdict} over {counted(row.num_tasks, 'task')} (p {p_text(row.p_corrected)}, "
-        f"corrected for {counted(data.num_tests, 'test')}{detectable})."
+        f"corrected for {counted(data.num_tests, 'test')}{detectable}){told}."
     )
 
 
@@ -141,9 +153,14 @@ def _expected(data: ComparisonData, arm: str) -> Iterator[str]:
 def _left_out(data: ComparisonData) -> Iterator[str]:
     """Yield sentences on samples without a score and tasks that were not compared."""
     for arm, evaluations in data.evaluations.items():
-        failed = sum(s.num_failed for one in evaluations for s in one.sets.values())
-        if failed:
-            yield f"{arm}: {counted(failed, 'sample')} without a score, in no number."
+        sets = [one for evaluation in evaluations for one in evaluation.sets.values()]
+        count = FailedCount(
+            name=arm,
+            num_failed=sum(one.num_failed for one in sets),
+            num_samples=sum(one.num_samples for one in sets),
+        )
+        if count.num_failed:
+            yield f"{failed_text([count])}: they are in no number."
     for arm in data.arms:
         for row in headlines(data, arm):
             if row.left_out.total and row.verdict not in (RowVerdict.NEW, RowVerdict.MISSING):

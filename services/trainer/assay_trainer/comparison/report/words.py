@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from assay_trainer.comparison.expectations import ExpectationResult, ExpectationVerdict
 from assay_trainer.comparison.metrics import MetricUnit
 from assay_trainer.comparison.results import Bounds, ComparedRow, SeedSpread
+from assay_trainer.evaluation.metrics.failed_samples import FailedCount, failed_text
 
 _NOTHING = "-"
 
@@ -60,11 +61,51 @@ def row_change(row: ComparedRow) -> str:
     return change_text(row.headline, row.is_relative, row.unit)
 
 
+def failed(row: ComparedRow, baseline: str) -> str:
+    """Return the effect of failed samples on a row's verdict; "" without any."""
+    case = row.failed
+    if case is None:
+        return ""
+    counts = (
+        FailedCount(
+            name=baseline, num_failed=case.baseline_failed, num_samples=case.baseline_samples
+        ),
+        FailedCount(name=row.arm, num_failed=case.arm_failed, num_samples=case.arm_samples),
+    )
+    pairs = zip(counts, (case.baseline_counted, case.arm_counted), strict=True)
+    counted = [
+        f"{value:g}{_solved(row, one)} for {one.name}" for one, value in pairs if one.num_failed
+    ]
+    change = change_text(case.against, row.is_relative, row.unit)
+    p = f", p {p_text(case.p_corrected)}" if (case.p_corrected or 1) < 1 else ""
+    told = (
+        f"{failed_text(counts)}; counted as {' and '.join(counted)}, the difference is {change}{p}"
+    )
+    is_open = case.verdict_without is not row.verdict
+    return f"{told}; {case.verdict_without} by the scored samples alone" if is_open else told
+
+
+def _solved(row: ComparedRow, side: FailedCount) -> str:
+    """Return whether failed samples of a side count as solved, for a cost per solved."""
+    if not row.metric.endswith("_per_solved") or row.headline is None:
+        return ""
+    is_low = (row.headline.value > 0) == (side.name == row.arm)
+    return ", solved," if is_low else ", not solved,"
+
+
+def verdict(row: ComparedRow, baseline: str) -> str:
+    """Return a verdict with the effect of failed samples on it."""
+    told = failed(row, baseline)
+    return f"{row.verdict}: {told}" if told else str(row.verdict)
+
+
 def found_text(one: ExpectationResult) -> str:
     """Return what an expectation found; if it is past at_most; what would decide an open one."""
     if one.reason is not None:
         return one.reason
     found = change_text(one.found, one.is_relative, one.unit)
+    if one.is_open_by_failures:
+        return f"{found}; the failed samples decide"
     if one.is_beyond:
         return f"{found}; beyond at_most"
     if one.verdict is not ExpectationVerdict.UNDECIDABLE:

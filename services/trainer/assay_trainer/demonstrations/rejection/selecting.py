@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 
 from assay_shared.text.template_tokens import has_template_token
 from assay_shared.types import Status
@@ -35,14 +34,14 @@ class Selection:
 def select(found: TaskSamples, per_task: int, min_score: float | None) -> Selection:
     """Return at most `per_task` accepted samples of a task.
 
-    Without `min_score`, accepted is what the rubric accepts. A failure, or a score
-    beyond all numbers, does not count as scored: nobody knows whether the answer is wrong.
+    Without `min_score`, accepted is what the rubric accepts. A failure does not
+    count as scored: nobody knows whether the answer is wrong.
     """
     left_out: Counter[str] = Counter()
     usable: list[SampleRecord] = []
     num_scored = num_accepted = 0
     for sample in found.samples:
-        if sample.failure is not None or not isfinite(sample.reward or 0.0):
+        if sample.failure is not None:
             left_out["no_score"] += 1
             continue
         num_scored += 1

@@ -63,7 +63,9 @@ class SetPlay:
             OSError: samples could not be stored.
         """
         name = self.opened.name
-        stored = self.store.usable_samples(name)
+        is_vote = self.protocol.kind is ProtocolKind.MAJORITY
+        num_together = self.protocol.samples_per_task if is_vote else 1
+        stored = self.store.usable_samples(name, num_together=num_together)
         self.progress = SetProgress(len(self.opened.tasks))
         self._has_other = any(stored.values())
         before, started = self.store.facts(name).played_s, time.monotonic()

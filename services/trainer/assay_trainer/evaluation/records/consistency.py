@@ -6,11 +6,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from assay_shared.errors import DatasetError
+from assay_shared.types import Status
 from assay_shared.weights.checkpoint import file_digest
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedSet, EvaluationRecord
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
+#: Components from 0 to 1; their verifiers accept an answer at 1 and at no other value.
+EXACT_COMPONENTS = frozenset(
+    {
+        "accepted",
+        "choice",
+        "constraints",
+        "exact_match",
+        "f1",
+        "json_schema",
+        "judge",
+        "language",
+        "likelihood",
+        "math",
+        "pass_ratio",
+        "pattern",
+        "qa",
+        "submit",
+    }
+)
 _SHORT = 12
 _RESUME = "the same `assay evaluate` again plays what is missing"
 
@@ -73,6 +93,46 @@ def check_sample(sample: SampleRecord, protocol: Protocol | None, where: str) ->
             f"{where}: {sample.index} is not below the protocol's samples_per_task, "
             f"{protocol.samples_per_task}",
             field="index",
+        )
+
+
+def check_outcome(sample: SampleRecord, where: str) -> None:
+    """Check that a scored line has a reward, and that outcome, components and reward agree.
+
+    A rubric accepts an answer if all its verifiers do. Those of `EXACT_COMPONENTS` accept at 1
+    alone; a gate, outside of the reward, has failed at 0.
+
+    Raises:
+        DatasetError: a number is missing or contradicts another; names the field.
+    """
+    if sample.outcome is None:
+        return
+    if sample.outcome is Status.SANDBOX_ERROR:
+        raise DatasetError(
+            f"{where}: {sample.outcome} is a failure, and never the outcome of an answer",
+            field="outcome",
+        )
+    if sample.reward is None:
+        raise DatasetError(f"{where}: the sample has an outcome and no reward", field="reward")
+    exact = {name: v for name, v in sample.components.items() if name in EXACT_COMPONENTS}
+    outcome, values = sample.outcome, set(exact.values())
+    is_right, are_all = outcome is Status.ACCEPTED, len(exact) == len(sample.components) > 0
+    wrong_at = [name for name, v in exact.items() if v == 0 or (v != 1 and len(exact) == 1)]
+    if is_right and wrong_at and (0 in values or are_all):
+        raise DatasetError(
+            f"{where}: the outcome is accepted, and the component {wrong_at[0]} is "
+            f"{exact[wrong_at[0]]:g}, which is not right",
+            field="outcome",
+        )
+    if not is_right and are_all and values == {1}:
+        raise DatasetError(
+            f"{where}: the outcome is {outcome}, and the components are those of a right answer",
+            field="outcome",
+        )
+    if are_all and len(values) == 1 and values <= {0, 1} and (sample.reward > 0) != (1 in values):
+        raise DatasetError(
+            f"{where}: the reward is {sample.reward:g}, and all components are {values.pop():g}",
+            field="reward",
         )
 
 

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import ConfigDict, NonNegativeFloat
+
 from assay_shared.types import Role
 from assay_shared.types.wire import Wire
 from assay_trainer.evaluation.records.protocol import Protocol
@@ -24,6 +26,8 @@ class EvaluatedPolicy(Wire):
 class EvaluatedSet(Wire):
     """A set of tasks, in the folder of its name."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     name: str
     #: As it was given.
     source: str
@@ -42,7 +46,7 @@ class EvaluatedSet(Wire):
     #: When a set with rows for tests alone was first opened, in seconds since 1970.
     test_only_opened: float | None = None
     #: Seconds in which samples were generated and scored, all attempts together.
-    played_s: float = 0.0
+    played_s: NonNegativeFloat = 0.0
     #: Rubrics with the hash of all that they compute, as the reward service names them.
     scorers: tuple[str, ...] = ()
 

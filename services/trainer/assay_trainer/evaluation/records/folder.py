@@ -23,6 +23,7 @@ from assay_shared.runs.run_folder import append_line, whole_lines, write_atomica
 from assay_trainer.evaluation.records.consistency import (
     check_complete,
     check_digest,
+    check_outcome,
     check_sample,
     check_tasks,
 )
@@ -154,7 +155,8 @@ class EvaluationFolder:
     def read_set(self, facts: EvaluatedSet, protocol: Protocol | None = None) -> StoredSet:
         """Return a set's tasks, and its samples in the order of the tasks.
 
-        Of several lines for a sample the last one counts; a half-written last line does not.
+        A line of a sample replaces an earlier one that has a failure; a half-written last line
+        does not count.
         With `protocol`, the samples are those that it asks for.
 
         Raises:
@@ -177,7 +179,16 @@ class EvaluationFolder:
                     f"{where}: no task is called {sample.task_id!r}", field="task_id"
                 )
             check_sample(sample, protocol, where)
-            found[places[sample.task_id], sample.index] = sample
+            check_outcome(sample, where)
+            key = (places[sample.task_id], sample.index)
+            if key in found and found[key].failure is None:
+                raise DatasetError(
+                    f"{where}: sample {sample.index} of {sample.task_id!r} has a score in a line "
+                    f"before",
+                    field="index",
+                    hint="a sample has one scored line; only a failure is replaced by a later line",
+                )
+            found[key] = sample
         return StoredSet(facts, tasks, [found[key] for key in sorted(found)])
 
     def _whole_samples(self, name: str) -> Iterator[SampleRecord]:

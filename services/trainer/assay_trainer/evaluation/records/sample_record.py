@@ -1,9 +1,15 @@
 """A stored sample, and what is stored of its task."""
 
-from pydantic import NonNegativeFloat, NonNegativeInt
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, NonNegativeFloat
 
 from assay_shared.types import Failure, Message, PromptFormat, Role, Status
 from assay_shared.types.wire import Wire
+
+#: Tokens of an answer or an episode, and places of samples: more is a mistake.
+BoundedCount = Annotated[int, Field(ge=0, lt=2**31)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class EvaluatedTask(Wire):
@@ -30,11 +36,13 @@ class EvaluatedTask(Wire):
 class RoundRecord(Wire):
     """A program of a sample, with its verdict."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     outcome: Status
     #: The share of its tests that passed.
-    pass_ratio: float | None
+    pass_ratio: Share | None
     #: Sampled tokens.
-    num_tokens: NonNegativeInt
+    num_tokens: BoundedCount
     #: The answer; empty for a round of `turns`, which has the text.
     text: str = ""
 
@@ -45,15 +53,17 @@ class SampleRecord(Wire):
     A sample with a `failure` has neither outcome nor reward and enters no estimate.
     """
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     task_id: str
     #: From 0, within the task.
-    index: NonNegativeInt
+    index: BoundedCount
     #: The answer; of an episode, the last reply.
     text: str
     #: Of an episode: each reply with its observation.
     turns: tuple[tuple[str, str], ...] = ()
     #: Sampled tokens; null where nobody knows their number.
-    num_tokens: NonNegativeInt | None
+    num_tokens: BoundedCount | None
     #: The answer was cut off at its token limit.
     truncated: bool
     outcome: Status | None
@@ -65,11 +75,11 @@ class SampleRecord(Wire):
     measures: dict[str, float] = {}
     failure: Failure | None = None
     #: Of code: the share of its tests that passed.
-    pass_ratio: float | None = None
+    pass_ratio: Share | None = None
     #: Of `likelihood`: the log-probability of each option, by its letter.
     option_logprobs: dict[str, float] = {}
     #: The number of tokens of each option.
-    option_tokens: dict[str, int] = {}
+    option_tokens: dict[str, BoundedCount] = {}
     #: Of `majority`: the final answer; equal answers of a task have the same text here.
     vote: str | None = None
     #: Of `repair`: the verdict on each program of `turns`; the last one is the sample's.

@@ -1,5 +1,6 @@
 """Verdicts on arms with known values."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from assay_trainer.ablation.judging.findings import JudgedVerdict
 from assay_trainer.ablation.judging.goals import judge_goals
 from assay_trainer.ablation.judging.judge import against_bound, judge_changes, noise, value_row
 from assay_trainer.ablation.judging.measurements import (
+    FailedTask,
+    Key,
     MeasuredArm,
     MeasuredRun,
     refused,
@@ -23,13 +26,82 @@ COST = ("held_out", "tokens")
 
 def run_of(values: np.ndarray, **digests: str) -> MeasuredRun:
     table = {f"t{at}": float(value) for at, value in enumerate(values)}
-    return MeasuredRun(Path("run"), {KEY: table, COST: table}, digests, "w", 0)
+    return MeasuredRun(Path("run"), {KEY: table, COST: table}, digests, "w")
 
 
 def arm_of(name: str, mean: float, num_seeds: int = 4, seed: int = 0) -> MeasuredArm:
     rng = np.random.default_rng(seed)
     runs = {at: run_of(mean + rng.normal(0, 0.05, size=40)) for at in range(num_seeds)}
     return MeasuredArm(name, runs)
+
+
+def with_failed(arm: MeasuredArm, tasks: dict[str, FailedTask], key: Key = KEY) -> MeasuredArm:
+    """Return the arm with these failed samples in each seed; without a score, no value."""
+    runs = {}
+    for seed, run in arm.runs.items():
+        known = {
+            id_: value
+            for id_, value in run.values[key].items()
+            if id_ not in tasks or tasks[id_].numbers
+        }
+        runs[seed] = replace(
+            run,
+            values={**run.values, key: known},
+            counts={"held_out": (sum(one.num_failed for one in tasks.values()), 160)},
+            failed={key: tasks},
+            ranges={key: (min(known.values()), max(known.values()))},
+        )
+    return MeasuredArm(arm.name, runs)
+
+
+def test_tasks_without_any_score_count_against_a_verdict() -> None:
+    base, better = arm_of("base", 0.3), arm_of("better", 0.5, seed=1)
+    few, many = ({f"t{at}": FailedTask((), 4) for at in range(num)} for num in (2, 20))
+    (kept,) = judge_changes([(with_failed(better, few), base)], [KEY], 0.95)
+    (turned,) = judge_changes([(with_failed(better, many), base)], [KEY], 0.95)
+    assert (kept.num_tasks, turned.num_tasks) == (38, 20)
+    assert (kept.verdict, turned.verdict) == (JudgedVerdict.PASS, JudgedVerdict.INCONCLUSIVE)
+    assert kept.failed is not None
+    assert kept.failed.found is not None
+    assert kept.failed.found.value == pytest.approx(0.2 * 38 / 40 - 0.3 * 2 / 40, abs=0.03)
+    assert turned.failed is not None
+    assert turned.failed.counted == (0.0, 1.0)
+    (worse,) = judge_changes([(base, with_failed(better, many))], [KEY], 0.95)
+    assert worse.verdict is JudgedVerdict.INCONCLUSIVE
+    (sound,) = judge_changes([(better, base)], [KEY], 0.95)
+    assert sound.failed is None
+
+
+def test_failed_samples_count_as_the_observed_extremes_of_a_metric_without_bounds() -> None:
+    base, long = arm_of("base", 100.0), arm_of("long", 101.0, seed=1)
+    failed = {f"t{at}": FailedTask((100.0,), 1) for at in range(40)}
+    lost = with_failed(base, failed, COST)
+    (row,) = judge_changes([(long, lost)], [COST], 0.95)
+    assert row.failed is not None
+    highest = max(value for run in lost.runs.values() for value in run.values[COST].values())
+    assert row.failed.counted[1] == pytest.approx(highest)
+    assert row.verdict is JudgedVerdict.FAIL, "no more than 100.3 tokens, and 101 are more"
+    wide = with_failed(base, {"t0": FailedTask((1000.0,), 1), **failed}, COST)
+    wide.runs[0].ranges[COST] = (0.0, 1000.0)  # type: ignore[index]
+    (row,) = judge_changes([(long, wide)], [COST], 0.95)
+    assert row.verdict is JudgedVerdict.INCONCLUSIVE
+
+
+def test_a_goal_holds_only_with_failed_samples_counted_against_it() -> None:
+    better, start = arm_of("better", 0.5, seed=1), run_of(np.full(40, 0.3))
+    lost = with_failed(better, {f"t{at}": FailedTask((0.0, 1.0), 2) for at in range(40)})
+    goals = [
+        GoalConfig(metric="pass@1", arm="better", at_least=0.4),
+        GoalConfig(metric="pass@1", arm="better", at_most=0.6),
+        GoalConfig(metric="pass@1", arm="better", at_least=0.9),
+        GoalConfig(metric="pass@1", arm="better", against="start", at_least=0.1),
+    ]
+    sound = judge_goals(goals, {"better": better}, start, None, 0.95)
+    found = judge_goals(goals, {"better": lost}, start, None, 0.95)
+    assert [one.verdict for one in sound] == ["PASS", "PASS", "FAIL", "PASS"]
+    open_ = "INCONCLUSIVE"
+    assert [one.verdict for one in found] == [open_, open_, "FAIL", open_]
+    assert [one.failed.counted[0] for one in found if one.failed] == [0.0, 1.0, 1.0, 0.0]
 
 
 def test_a_better_arm_passes_and_a_worse_one_fails_and_costs_are_turned_round() -> None:
@@ -91,7 +163,7 @@ def test_no_difference_is_called_detectable_that_a_share_cannot_have() -> None:
 def test_a_metric_without_bounds_keeps_its_detectable_difference() -> None:
     def costs(*values: float) -> dict[int, MeasuredRun]:
         return {
-            at: MeasuredRun(Path("r"), {COST: {"t0": v, "t1": v + 5.0}}, {}, "w", 0)
+            at: MeasuredRun(Path("r"), {COST: {"t0": v, "t1": v + 5.0}}, {}, "w")
             for at, v in enumerate(values)
         }
 
@@ -158,7 +230,7 @@ def test_the_noise_of_equal_arms_is_that_of_their_seeds() -> None:
 
 def test_shared_draws_are_a_share_of_those_of_either_arm_over_seeds() -> None:
     def arm(name: str, *draws: set[int]) -> MeasuredArm:
-        runs = enumerate(MeasuredRun(Path("r"), {}, {}, "w", 0, frozenset(one)) for one in draws)
+        runs = enumerate(MeasuredRun(Path("r"), {}, {}, "w", frozenset(one)) for one in draws)
         return MeasuredArm(name, dict(runs))
 
     first, second = arm("a", {1, 2, 3}, {1, 2}), arm("b", {1, 2, 4}, {1, 2})

@@ -16,12 +16,14 @@ from assay_trainer.ablation.ablation_folder import AblationFolder
 from assay_trainer.ablation.arms import AblationPlan, read_ablation
 from assay_trainer.ablation.decomposition.findings import PlantedChanges, SwitchVerdict
 from assay_trainer.ablation.judging.findings import AblationReport, JudgedVerdict
+from assay_trainer.ablation.report import words
 from assay_trainer.ablation.report.making import make_report, notes_of_equal_metrics
 from assay_trainer.ablation.report.winner import winner_text
 from assay_trainer.ablation.running import AblationRun, previous_trained, start_weights
+from assay_trainer.evaluation.records.folder import read_evaluation
 from assay_trainer.rollouts.rollout_log import append_rollout
 from assay_trainer.stop import Stop
-from tests.support.evaluations import answers, sampled, write_evaluation
+from tests.support.evaluations import RIGHT, answers, make_sample, sampled, write_evaluation
 from tests.support.policies import make_policy_folder
 from tests.unit.trainer.ablation.decomposition.conftest import make_groups, step_event
 from tests.unit.trainer.ablation.report.test_writing import change, planted
@@ -105,6 +107,67 @@ def test_with_two_seeds_nothing_could_have_been_decided(finished: AblationRun) -
     assert any("2 of the 4 seeds" in note and "been decided" in note for note in report.notes)
     assert not any("would have shown" in note for note in report.notes)
     assert [row.detectable for row in report.changes] == [None, None]
+
+
+def fail_wrong_answers(run: AblationRun, arm: str) -> None:
+    """Turn each wrong sample of an arm into a failure."""
+    for seed in SEEDS:
+        folder = run.folder.measured(run.folder.run(arm, seed))
+        samples = [
+            one if one.outcome is RIGHT else make_sample(one.task_id, one.index, None)
+            for one in read_evaluation(folder.path).sets["held_out"].samples
+        ]
+        folder.replace_samples("held_out", samples)
+
+
+def measure_again(run: AblationRun, arm: str, ability: float) -> None:
+    for seed in SEEDS:
+        place = run.folder.measured(run.folder.run(arm, seed)).path
+        shutil.rmtree(place)
+        tasks = answers(np.random.default_rng(100 + seed), [ability] * NUM_TASKS, 4)
+        write_evaluation(place, {"held_out": tasks}, protocol=sampled(4), digest=f"{seed:064d}")
+
+
+def test_failures_of_wrong_answers_alone_make_no_winner(finished: AblationRun) -> None:
+    measure_again(finished, "rate", 0.2)
+    fail_wrong_answers(finished, "rate")
+    report = made(finished)
+    assert report.ranking[0] == "rate"
+    row = next(one for one in report.to_baseline if one.arm == "rate")
+    assert row.change.value > 0.5
+    assert row.p_corrected < 0.05
+    assert row.failed is not None
+    assert row.failed.verdict_without is JudgedVerdict.PASS
+    assert row.failed.found is not None
+    assert row.failed.found.value < 0
+    assert row.verdict is JudgedVerdict.INCONCLUSIVE
+    assert report.winner is None
+    assert [goal.verdict for goal in report.goals] == [JudgedVerdict.INCONCLUSIVE]
+    (failed,) = {value.failed for value in report.table if value.policy == "rate"}
+    assert failed is not None
+    told = (
+        f"{failed.num_failed} of 640 samples of rate ({100 * failed.num_failed / 640:.1f}%) failed"
+    )
+    assert f"INCONCLUSIVE: {told}; counted as 0 for rate, the difference is -0." in words.sentence(
+        row
+    )
+    assert told in report.winner_reason
+    assert any(told in note for note in report.notes)
+    assert (finished.folder.path / "report.md").read_text().count(told) >= 4
+    assert (finished.folder.path / "report.html").read_text().count(told) >= 4
+
+
+def test_a_verdict_that_holds_with_failed_samples_counted_against_it_is_kept(
+    finished: AblationRun,
+) -> None:
+    fail_wrong_answers(finished, "rate")
+    report = made(finished)
+    (against_kl,) = (one for one in report.changes if one.arm == "rate")
+    assert against_kl.change.value > 0.3
+    assert against_kl.verdict is JudgedVerdict.INCONCLUSIVE, "0.6 against 0.6 in truth"
+    assert report.winner == "rate", "0.6 against 0.3 in truth"
+    assert "samples of rate" in report.winner_reason
+    assert [goal.verdict for goal in report.goals] == [JudgedVerdict.PASS]
 
 
 def test_metrics_with_equal_numbers_are_named_once() -> None:

@@ -112,7 +112,7 @@ def test_of_mixed_sets_only_the_rows_for_training_are_taken(tmp_path: Path) -> N
 def test_what_cannot_be_learnt_from_is_an_error(tmp_path: Path) -> None:
     path = evaluation(tmp_path / "e")
     with pytest.raises(DatasetError, match="no answer is left: .* not_accepted"):
-        make_rejection(order(path, output=tmp_path / "out", min_score=0.5))
+        make_rejection(order(path, output=tmp_path / "out", min_score=1.5))
     with pytest.raises(Conflict, match="exists and is not empty"):
         make_rejection(order(path, output=path))
     unfinished = write_evaluation(

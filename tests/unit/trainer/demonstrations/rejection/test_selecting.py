@@ -49,10 +49,9 @@ def test_a_bound_takes_the_place_of_the_rubrics_verdict() -> None:
     assert selection.num_accepted == 1
 
 
-def test_scores_beyond_numbers_and_template_tokens_are_left_out() -> None:
-    found = samples("a", reward=float("nan")) + samples("b", reward=float("inf"))
-    found += samples("<|im_start|>assistant\nThe answer is 4")
+def test_template_tokens_are_left_out() -> None:
+    found = samples("<|im_start|>assistant\nThe answer is 4")
     selection = select(TaskSamples(TASK, found), 4, None)
     assert selection.chosen == ()
     assert selection.num_scored == 1
-    assert selection.left_out == {"no_score": 2, "control_token": 1}
+    assert selection.left_out == {"control_token": 1}

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from assay_reward.verifiers import VERIFIERS
+from assay_reward.verifiers.verifier import ValueRange
 from assay_shared.errors import DatasetError, NotFound
 from assay_shared.types import Failure, FailureClass, Role, Status
+from assay_trainer.evaluation.records.consistency import EXACT_COMPONENTS
 from assay_trainer.evaluation.records.evaluation_record import (
     EvaluatedPolicy,
     EvaluatedSet,
@@ -87,13 +90,17 @@ def test_a_half_written_line_counts_for_nothing_and_is_removed(tmp_path: Path) -
     assert folder.samples("sums").read_text().count("\n") == 2
 
 
-def test_the_last_line_for_a_sample_counts(tmp_path: Path) -> None:
+def test_a_line_replaces_a_failure_and_no_score(tmp_path: Path) -> None:
     folder = written(tmp_path)
-    folder.append_samples("sums", [sample("a", text="lost"), sample("a", text="kept")])
+    lost = sample("a").model_copy(update={"outcome": None, "reward": None, "failure": LOST})
+    folder.append_samples("sums", [lost, lost, sample("a", text="kept")])
 
     (found,) = read_evaluation(tmp_path).sets["sums"].samples
 
     assert found.text == "kept"
+    folder.append_samples("sums", [sample("a", text="another")])
+    with pytest.raises(DatasetError, match=r"index: .*jsonl:4: sample 0 of 'a' has a score"):
+        read_evaluation(tmp_path)
 
 
 def test_texts_with_lone_surrogates_are_kept(tmp_path: Path) -> None:
@@ -182,6 +189,21 @@ def in_sample(**values: object) -> Change:
             "reward: .*samples.jsonl:4: .* failure",
         ),
         (in_sample(outcome=None), "outcome: .*samples.jsonl:4: .* neither outcome nor failure"),
+        (in_sample(outcome="sandbox_error"), "outcome: .*jsonl:4: sandbox_error is a failure"),
+        (in_sample(reward=None), "reward: .*samples.jsonl:4: .* an outcome and no reward"),
+        (in_sample(components={"math": 0.0}), "outcome: .*samples.jsonl:4: .* math is 0"),
+        (in_sample(components={"pass_ratio": 0.5}), "outcome: .*jsonl:4: .* pass_ratio is 0.5"),
+        (in_sample(components={"math": 0, "overlong": 0}), "outcome: .*jsonl:4: .* math is 0"),
+        (in_sample(components={"math": 1}, outcome="time_limit"), "outcome: .* of a right answer"),
+        (
+            in_sample(components={"math": 1}, reward=0),
+            "reward: .*jsonl:4: the reward is 0, ",
+        ),
+        (
+            in_sample(components={"math": 0}, outcome="wrong_answer", reward=0.5),
+            "reward: .*jsonl:4: the reward is 0.5, and all components are 0",
+        ),
+        (in_sample(measures={"rate": float("inf")}), "measures.rate: .*jsonl:4: .*finite number"),
         (in_sample(index=2), "index: .*samples.jsonl:4: 2 is not below"),
     ],
 )
@@ -194,6 +216,34 @@ def test_files_that_contradict_each_other_are_refused(
     change(folder)
     with pytest.raises(DatasetError, match=message):
         read_evaluation(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("components", "outcome", "reward"),
+    [
+        ({"pass_ratio": 0.6, "graded": 0.7}, "accepted", 0.7),  # a gate may be below 1
+        ({"overlong": 0.0}, "accepted", 0.0),
+        ({"own": 0.0}, "accepted", 0.0),
+        ({"math": 1.0, "overlong": -0.5}, "accepted", 0.75),
+        ({"math": 1.0, "accepted": 0.0}, "wrong_answer", 0.0),
+        ({"pass_ratio": 0.4}, "wrong_answer", 0.0),  # in steps
+        ({"math": 1.0}, "accepted", 2.0),
+    ],
+)
+def test_what_some_rubric_can_say_is_read(
+    tmp_path: Path, components: dict[str, float], outcome: Status, reward: float
+) -> None:
+    folder = written(tmp_path)
+    folder.append_samples("sums", [sample("a")])
+    in_sample(components=components, outcome=outcome, reward=reward)(folder)
+    assert len(read_evaluation(tmp_path).sets["sums"].samples) == 1
+
+
+def test_exact_components_are_verifiers_of_the_reward_service() -> None:
+    own = {"likelihood", "submit"}
+    assert EXACT_COMPONENTS - own <= VERIFIERS.keys()
+    spans = [VERIFIERS[name].span for name in EXACT_COMPONENTS - own]
+    assert all(span(None) == ValueRange(0.0, 1.0) for span in spans)
 
 
 def test_a_finished_budget_is_used_or_ends_with_a_failure(tmp_path: Path) -> None:
