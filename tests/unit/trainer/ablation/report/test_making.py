@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from rich.console import Console
 
 from assay_shared.errors import NotFound
 from assay_shared.runs.run_folder import RunFolder, RunStatus, write_atomically, write_json
@@ -16,6 +17,7 @@ from assay_trainer.ablation.arms import AblationPlan, read_ablation
 from assay_trainer.ablation.decomposition.findings import PlantedChanges, SwitchVerdict
 from assay_trainer.ablation.judging.findings import AblationReport, JudgedVerdict
 from assay_trainer.ablation.report.making import make_report, notes_of_equal_metrics
+from assay_trainer.ablation.report.terminal import show_report
 from assay_trainer.ablation.report.winner import winner_text
 from assay_trainer.ablation.running import AblationRun, previous_trained, start_weights
 from assay_trainer.rollouts.rollout_log import append_rollout
@@ -192,3 +194,18 @@ def test_an_arm_after_one_that_was_not_trained_is_compared_with_the_last_that_wa
     plan: AblationPlan = finished.plan
     first, _, rate = plan.arms
     assert previous_trained(plan, rate, [first]) is first
+
+
+def test_a_failed_arm_is_named_with_its_reason_and_is_in_no_number(finished: AblationRun) -> None:
+    finished.failed["kl"] = "run done-kl-s1 cannot finish as it is: planted"
+    trained = [arm for arm in finished.plan.arms if arm.name != "kl"]
+    report = make_report(finished, trained)
+    (failed,) = (arm for arm in report.arms if arm.name == "kl")
+    assert (failed.state, failed.reason) == ("FAILED", finished.failed["kl"])
+    assert [(row.arm, row.against) for row in report.changes] == [("rate", "first")]
+    assert "kl" not in {*report.ranking, *(row.policy for row in report.table)}
+    assert report.notes[0].startswith("kl has failed and is not ranked: run done-kl-s1 cannot")
+    console = Console(record=True, width=200)
+    show_report(report, console)
+    assert "kl: FAILED: run done-kl-s1 cannot finish" in console.export_text()
+    assert "FAILED: run done-kl-s1" in (finished.folder.path / "report.md").read_text()
