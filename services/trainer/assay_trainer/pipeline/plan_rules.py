@@ -10,6 +10,7 @@ from assay_shared.errors import AssayError
 from assay_trainer.config import DPOConfig, GivenRowsConfig, PolicyConfig, RunConfig, SFTConfig
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.inert_rules import allows_inert, inert_switches
+from assay_trainer.pipeline.tiers import protocol_of_tier
 
 #: Learning rates outside of these are rarely meant: of a new model, of one with weights, of an
 #: adapter on such a model.
@@ -113,7 +114,7 @@ def check_answer_lengths(config: RunConfig, context: int | None) -> list[Finding
     if config.grpo is not None:
         limits.append(("grpo.max_tokens", config.grpo.max_tokens))
     for tier in config.evaluation.tiers:
-        most = protocol_of_tier(tier).most_sampled_at_once
+        most = protocol_of_tier(tier).longest_answer
         limits.append((f"evaluation.tiers {tier.name}.protocol.max_tokens", most))
     return [
         Finding(
