@@ -1,7 +1,7 @@
 """The folder of an ablation: the file as it was read, its runs, decompositions and report.
 
-ablation.json          the resolved file and the base, with git commit, package versions, and a digest
-                       of each field
+ablation.json          the resolved file and the base, with a digest of each field, git commit and
+                       package versions
 status.json, events.jsonl   as in a run's folder
 NAME-start/            the run of the start
 NAME-ARM-sSEED/        the run of an arm and a seed
