@@ -124,7 +124,7 @@ def test_a_plan_that_was_changed_after_the_ablation_began_is_refused(
     path = folder.path / "ablation.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps(values))
-    assert folder.plan().arms, "another layout is no change"
+    assert folder.plan().arms, "a file of another layout has the same fields"
     change(values)
     path.write_text(json.dumps(values))
     assert run(command, folder.path) == 2
