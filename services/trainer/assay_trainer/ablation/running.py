@@ -111,7 +111,7 @@ def _refuse_failed(run: AblationRun, name: str, at: str | None) -> None:
     """
     if name in run.failed:
         raise InvalidInput(
-            f"{run.failed[name]}; every arm is compared with it",
+            f"without this run, no arm can be compared: {run.failed[name]}",
             field=at,
             hint="begin an ablation of a file without this fault; if the fault is outside of the "
             f"file, repair it and run assay ablate --resume {run.folder.path}",

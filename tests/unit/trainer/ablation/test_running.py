@@ -10,7 +10,6 @@ from assay_shared.errors import InvalidInput
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.ablation import running
 from assay_trainer.ablation.ablation_folder import AblationFolder
-from assay_trainer.ablation.arms import AblationArm
 from assay_trainer.ablation.decomposition.findings import (
     Decomposition,
     PlantedChanges,
@@ -40,23 +39,28 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 (one.folder / "models" / "initial").mkdir(parents=True)
         return {one.arm: "planted" for one in orders if one.arm in UNUSABLE}
 
-    def decomposition(_: AblationRun, arm: AblationArm, previous: AblationArm) -> Decomposition:
-        done.append(f"{arm.name} against {previous.name}")
-        return Decomposition(
-            arm=arm.name,
-            previous=previous.name,
+    def compute(run: AblationRun, kind: str, arm: str, previous: str = "") -> None:
+        if kind == "controls":
+            run.folder.controls.write_text(PlantedChanges(run="", controls=[]).model_dump_json())
+            return
+        done.append(f"{arm} against {previous}")
+        found = Decomposition(
+            arm=arm,
+            previous=previous,
             run="",
             changed={},
             batches=[],
             sampler=None,
-            verdict=VERDICTS[arm.name],
+            verdict=VERDICTS[arm],
             reason="",
         )
+        path = run.folder.decomposition(arm)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(found.model_dump_json())
 
     monkeypatch.setattr(running, "run_all", run_all)
     monkeypatch.setattr(running, "is_finished", lambda folder: (folder / "models").is_dir())
-    monkeypatch.setattr(running, "_controls", lambda *_: PlantedChanges(run="", controls=[]))
-    monkeypatch.setattr(running, "_decomposition", decomposition)
+    monkeypatch.setattr(running, "_compute", compute)
     return done
 
 
@@ -121,12 +125,27 @@ def test_an_arm_that_cannot_run_has_failed_and_the_next_is_compared_with_the_one
     assert told.data == {"arm": "kl", "reason": "planted"}
 
 
+def test_an_arm_that_can_run_after_a_repair_is_compared_and_so_is_the_next_one_with_it(
+    tmp_path: Path, work: list[str], unusable: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VERDICTS, "kl", SwitchVerdict.ACTS)
+    unusable.add("kl")
+    run = begun(tmp_path, num_lanes=2)
+    run_ablation(run)
+    unusable.clear()
+    work.clear()
+    again = AblationRun(run.folder, run.plan, run.settings, run.lanes, Stop())
+    assert [one.name for one in run_ablation(again)] == ["first", "kl", "rate"]
+    assert work == ["ablation-kl-s1 ablation-kl-s2", "rate against kl"]
+    assert again.failed == {}
+
+
 @pytest.mark.parametrize(("name", "field"), [("start", None), ("first", "arms.first")])
 def test_without_the_start_or_the_first_arm_nothing_can_be_compared(
     tmp_path: Path, work: list[str], unusable: set[str], name: str, field: str | None
 ) -> None:
     unusable.add(name)
-    with pytest.raises(InvalidInput, match="planted; every arm is compared with it") as refused:
+    with pytest.raises(InvalidInput, match="no arm can be compared: planted") as refused:
         ablate(tmp_path, num_lanes=2)
     assert refused.value.field == field
     assert len(work) == (1 if name == "start" else 2)

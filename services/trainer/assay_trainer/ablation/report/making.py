@@ -287,7 +287,7 @@ def _ranked(rows: Sequence[ArmRow], ranking: Sequence[str]) -> list[ArmRow]:
 
 def _notes_of_failed(run: AblationRun) -> list[str]:
     """Return a sentence for each arm that cannot run."""
-    return [f"{name} has failed and is not ranked: {why}." for name, why in run.failed.items()]
+    return [f"{name} has failed: it is not ranked, and its row says why." for name in run.failed]
 
 
 def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> list[str]:

@@ -204,7 +204,7 @@ def test_a_failed_arm_is_named_with_its_reason_and_is_in_no_number(finished: Abl
     assert (failed.state, failed.reason) == ("FAILED", finished.failed["kl"])
     assert [(row.arm, row.against) for row in report.changes] == [("rate", "first")]
     assert "kl" not in {*report.ranking, *(row.policy for row in report.table)}
-    assert report.notes[0].startswith("kl has failed and is not ranked: run done-kl-s1 cannot")
+    assert report.notes[0] == "kl has failed: it is not ranked, and its row says why."
     console = Console(record=True, width=200)
     show_report(report, console)
     assert "kl: FAILED: run done-kl-s1 cannot finish" in console.export_text()
