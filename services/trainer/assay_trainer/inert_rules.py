@@ -4,7 +4,7 @@ A switch is set if it differs from its default. Training refuses such a file unl
 `grpo.allow_inert`: whoever sets a switch expects an effect.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -55,7 +55,7 @@ Found = Iterator[InertSwitch]
 
 def inert_switches(config: RunConfig) -> list[InertSwitch]:
     """Return the switches of a run file that cannot act."""
-    found = [*_dropout(config), *_mistakes(config), *_pass_rates(config)]
+    found = [*_dropout(config), *_mistakes(config), *_pass_rates(config), *_pool(config)]
     if config.grpo is not None:
         rules: tuple[Callable[[GRPOConfig], Found], ...] = (
             _unread,
@@ -83,7 +83,15 @@ def refuse_inert(config: RunConfig) -> None:
     Raises:
         ConfigError: one cannot, and the file does not allow it.
     """
-    found = inert_switches(config)
+    refuse_switches(inert_switches(config), config)
+
+
+def refuse_switches(found: Sequence[InertSwitch], config: RunConfig) -> None:
+    """Refuse switches that cannot act.
+
+    Raises:
+        ConfigError: there are some, and the run file does not allow them.
+    """
     if found and not allows_inert(config):
         first = found[0]
         others = ", ".join(one.field for one in found[1:])
@@ -261,6 +269,22 @@ def _pass_rates(config: RunConfig) -> Found:
             f"steps (every {stage.until.every}, from min_steps {stage.until.min_steps} on), and "
             f"the stage ends with {stage.until.max_steps} anyway",
             f"set max_steps above {first}" + (", or a smaller every" if is_shorter else ""),
+        )
+
+
+def _pool(config: RunConfig) -> Found:
+    """Find a pool that waits for more samples of a task than all stages together have."""
+    curriculum, grpo = config.curriculum, config.grpo
+    if curriculum is None or curriculum.pool is None or grpo is None:
+        return
+    steps = min(grpo.steps, sum(stage.most_steps or 0 for stage in curriculum.stages))
+    most = steps * grpo.max_groups_per_step * grpo.group_size
+    if curriculum.pool.least_samples > most:
+        yield InertSwitch(
+            "curriculum.pool.least_samples",
+            f"pool cannot act: no task has {curriculum.pool.least_samples} scored samples, as the "
+            f"{steps} steps of the stages have at most {most} of all tasks",
+            f"set a least_samples of a few groups, each of {grpo.group_size} samples",
         )
 
 

@@ -21,6 +21,12 @@ def staged(**until: int) -> str:
     return f"curriculum={{stages: [{{name: easy, until: {{pass_rate: 0.5, {ends}}}}}]}}"
 
 
+def pooled(least_samples: int) -> str:
+    """A change of the demo that gives it a stage of two steps with a pool."""
+    pool = f"pool: {{least_samples: {least_samples}}}"
+    return f"curriculum={{stages: [{{name: easy, steps: 2}}], {pool}}}"
+
+
 #: Changes of the demo, the field that cannot act, the reason, and changes that let it act.
 INERT = {
     "a lower bound with cispo": (
@@ -187,6 +193,18 @@ INERT = {
         "sft.mistake_rate",
         "tasks of kind jsonl have no documented mistakes",
         ("data.train={kind: generated, num_tasks: 60}",),
+    ),
+    "a pool that waits for more samples than there are": (
+        (
+            "grpo.steps=2",
+            "grpo.max_groups_per_step=8",
+            "grpo.groups_per_step=8",
+            "grpo.group_size=4",
+            pooled(65),
+        ),
+        "curriculum.pool.least_samples",
+        "the 2 steps of the stages have at most 64 of all tasks",
+        (pooled(64),),
     ),
     "dropout without given rows": (
         ("policy={folder: a, lora: {dropout: 0.1}}", "sft=null"),

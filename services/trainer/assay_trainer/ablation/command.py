@@ -32,8 +32,8 @@ def ablate(
 ) -> None:
     """Train arms from one start, judge their gradients and results. The services must be up.
 
-    What a kill interrupted is resumed with --resume. Exit code 1: the checks do not work, or a goal
-    was missed.
+    What a kill interrupted is resumed with --resume. Exit code 1: the checks do not work, a goal
+    was missed, or an arm has failed.
     """
     from rich.console import Console
 
@@ -110,7 +110,11 @@ def _run(
     lanes: list[dict[str, str]],
     console: "Console",
 ) -> bool:
-    """Run an ablation to its report; return True if its checks work and no goal is missed."""
+    """Run an ablation to its report.
+
+    Returns:
+        True if its checks work, no goal is missed, and no arm has failed.
+    """
     from assay_shared.runs.run_lock import held
     from assay_trainer.ablation.progress import AblationView
     from assay_trainer.ablation.report.making import make_report
@@ -133,7 +137,7 @@ def _run(
             _finished(run)
     show_report(report, console)
     console.print(f"report: {folder.path / 'report.html'}", highlight=False, soft_wrap=True)
-    return report.succeeded
+    return report.succeeded and not run.failed
 
 
 def _finished(run: "AblationRun") -> None:

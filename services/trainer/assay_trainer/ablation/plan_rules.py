@@ -18,6 +18,7 @@ from assay_trainer.ablation.arms import (
 from assay_trainer.ablation.curriculum_rules import check_curricula
 from assay_trainer.ablation.metrics import component_of, is_share, passes_of, recoveries_of
 from assay_trainer.ablation.rubric_components import RUBRIC_COMPONENTS
+from assay_trainer.ablation.size_rules import check_lengths
 from assay_trainer.config import RunConfig
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 from assay_trainer.evaluation.records.protocol import Protocol
@@ -53,6 +54,7 @@ def read_checked(
     _check_samples(plan)
     _check_components(plan, needs_files)
     _check_curve(plan)
+    check_lengths(plan, configs)
     check_curricula(configs)
     return plan
 

@@ -2,21 +2,23 @@
 
 start -> first arm, all seeds -> controls -> for each arm: decomposition, all seeds -> report
 
-With more lanes than seeds, all further arms are trained together, before their decompositions.
+With more lanes than seeds, all further arms are trained together, before their decompositions. An
+arm that cannot run as it is has failed; the other arms run.
 """
 
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import JsonValue
 
-from assay_shared.errors import InternalFault, NotFound
+from assay_shared.errors import InternalFault, InvalidInput, NotFound
 from assay_shared.runs.run_folder import Event, RunStatus
 from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_shared.settings.environment import ServiceSettings
+from assay_trainer.ablation.ablation_config import START
 from assay_trainer.ablation.ablation_folder import AblationFolder, is_finished
 from assay_trainer.ablation.arms import AblationArm, AblationPlan, arm_config, start_config
 from assay_trainer.ablation.decomposition.findings import Decomposition, PlantedChanges
@@ -40,6 +42,8 @@ class AblationRun:
     on_event: OnEvent = lambda _: None
     #: Gets a run's folder with its status, often.
     on_progress: Callable[[Path, RunStatus], None] = lambda folder, status: None
+    #: Arms that cannot run as they are, with the reason.
+    failed: dict[str, str] = field(default_factory=dict)
 
     def record(self, kind: str, **data: JsonValue) -> None:
         self.on_event(self.folder.record.record(kind, **data))
@@ -55,30 +59,35 @@ def run_ablation(run: AblationRun) -> list[AblationArm]:
 
     Raises:
         Stopped: a stop was requested.
-        ArmFailed: a run did not finish.
+        ArmFailed: a run did not finish, and could if it is resumed.
+        InvalidInput: the start or the first arm cannot run: there is nothing to compare with.
         InternalFault: a decomposition did not end.
     """
     _start(run)
     first, *others = run.plan.arms
     _train(run, first)
+    _refuse_failed(run, first.name, f"arms.{first.name}")
     controls = _controls(run, first)
     run.record("controls", work=controls.work, found=sum(one.is_found for one in controls.controls))
     if len(run.lanes) > len(run.plan.config.seeds):
         _train(run, *others)  # else lanes stand idle
     trained = [first]
     for arm in others:
+        if arm.name in run.failed:
+            continue
         found = _decomposition(run, arm, previous_trained(run.plan, arm, trained))
         run.record("decomposed", arm=arm.name, verdict=found.verdict, reason=found.reason)
         if found.verdict.is_compared:
             _train(run, arm)
-            trained.append(arm)
+            if arm.name not in run.failed:
+                trained.append(arm)
     return trained
 
 
 def previous_trained(
     plan: AblationPlan, arm: AblationArm, trained: Sequence[AblationArm]
 ) -> AblationArm:
-    """Return the arm that `arm` is compared with: its previous one, or what that one equals."""
+    """Return the arm that `arm` is compared with: the nearest one before it that was trained."""
     names = {one.name for one in trained}
     before = arm
     while before.previous is not None:
@@ -89,11 +98,24 @@ def previous_trained(
 
 
 def _start(run: AblationRun) -> None:
-    order = RunOrder(run.folder.start, start_config(run.plan))
-    _finish(run, START_STAGE, [order])
+    order = RunOrder(run.folder.start, start_config(run.plan), START)
+    _finish(run, START, [order])
+    _refuse_failed(run, START, None)
 
 
-START_STAGE = "start"
+def _refuse_failed(run: AblationRun, name: str, at: str | None) -> None:
+    """End an ablation whose start or first arm has failed.
+
+    Raises:
+        InvalidInput: it has; says why.
+    """
+    if name in run.failed:
+        raise InvalidInput(
+            f"without this run, no arm can be compared: {run.failed[name]}",
+            field=at,
+            hint="begin an ablation of a file without this fault; if the fault is outside of the "
+            f"file, repair it and run assay ablate --resume {run.folder.path}",
+        )
 
 
 def start_weights(folder: AblationFolder) -> Path:
@@ -112,7 +134,7 @@ def start_weights(folder: AblationFolder) -> Path:
 def _train(run: AblationRun, *arms: AblationArm) -> None:
     start = start_weights(run.folder).resolve()
     orders = [
-        RunOrder(run.folder.run(arm.name, seed), arm_config(run.plan, arm, seed, start))
+        RunOrder(run.folder.run(arm.name, seed), arm_config(run.plan, arm, seed, start), arm.name)
         for arm in arms
         for seed in run.plan.config.seeds
     ]
@@ -125,8 +147,12 @@ def _finish(run: AblationRun, stage: str, orders: Sequence[RunOrder]) -> None:
         return
     run.status(stage, num_done, len(orders))
     run.record("runs_started", stage=stage, num_runs=len(orders), num_done=num_done)
-    run_all(orders, run.lanes, run.stop, run.on_progress)
-    run.record("runs_finished", stage=stage, num_runs=len(orders))
+    unusable = run_all(orders, run.lanes, run.stop, run.on_progress)
+    run.failed |= unusable
+    for arm, reason in unusable.items():
+        run.record("arm_failed", arm=arm, reason=reason)
+    num_done = sum(is_finished(one.folder) for one in orders)
+    run.record("runs_finished", stage=stage, num_runs=num_done)
 
 
 def _controls(run: AblationRun, arm: AblationArm) -> PlantedChanges:
@@ -139,9 +165,13 @@ def _controls(run: AblationRun, arm: AblationArm) -> PlantedChanges:
 
 def _decomposition(run: AblationRun, arm: AblationArm, previous: AblationArm) -> Decomposition:
     path = run.folder.decomposition(arm.name)
-    if not path.exists():
+    if not path.exists() or _read_decomposition(path).previous != previous.name:
         run.status(f"decompose {arm.name}")
         _compute(run, "arm", arm.name, previous.name)
+    return _read_decomposition(path)
+
+
+def _read_decomposition(path: Path) -> Decomposition:
     return Decomposition.model_validate_json(path.read_text())
 
 

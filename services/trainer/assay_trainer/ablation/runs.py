@@ -27,6 +27,8 @@ _POLL_S = 0.3
 _STOP_GRACE_S = 180.0
 #: The longest wait for a process of an earlier start to leave its run.
 _OWNER_WAIT_S = 600.0
+#: The exit status of a command whose input can never be used: see `assay_shared.cli`.
+_UNUSABLE_INPUT = 2
 
 
 class ArmFailed(AssayError):
@@ -39,6 +41,8 @@ class RunOrder:
 
     folder: Path
     config: RunConfig
+    #: The other runs of the same arm are not begun after one of them cannot run.
+    arm: str
 
 
 OnProgress = Callable[[Path, RunStatus], None]
@@ -88,14 +92,18 @@ def run_all(
     lanes: Sequence[Mapping[str, str]],
     stop: Stop,
     on_progress: OnProgress,
-) -> None:
+) -> dict[str, str]:
     """Finish all runs, as many at once as there are lanes.
+
+    Returns:
+        The arms that cannot run as they are, each with the reason of its first such run.
 
     Raises:
         Stopped: a stop was requested; the runs have stopped with a checkpoint.
-        ArmFailed: a run failed; the others of its time were stopped.
+        ArmFailed: a run failed for another reason; the others of its time were stopped.
     """
     waiting = [one for one in orders if not is_finished(one.folder)]
+    unusable: dict[str, str] = {}
     busy: dict[int, tuple[RunOrder, subprocess.Popen[bytes]]] = {}
     try:
         while waiting or busy:
@@ -109,9 +117,13 @@ def run_all(
                 on_progress(order.folder, RunFolder(order.folder).read_status_or_damage())
                 if process.poll() is not None:
                     del busy[lane]
-                    _check_end(order, process.returncode)
+                    reason = _why_unusable(order, process.returncode)
+                    if reason is not None:
+                        unusable.setdefault(order.arm, reason)
+                        waiting = [one for one in waiting if one.arm != order.arm]
     finally:
         end([process for _, process in busy.values()], _STOP_GRACE_S)
+    return unusable
 
 
 def _begin(order: RunOrder, environment: Mapping[str, str], stop: Stop) -> subprocess.Popen[bytes]:
@@ -143,12 +155,19 @@ def _wait_for_owner(folder: Path, stop: Stop) -> None:
         time.sleep(_POLL_S)
 
 
-def _check_end(order: RunOrder, code: int) -> None:
+def _why_unusable(order: RunOrder, code: int) -> str | None:
+    """Return why a run can never finish as it is; None of a finished run.
+
+    Raises:
+        ArmFailed: the run did not finish, and could if it is resumed.
+    """
     if is_finished(order.folder):
-        return
+        return None
     status = RunFolder(order.folder).read_status_or_damage()
     last = " ".join(last_lines(order.folder / "run.log", 1))
     reason = status.message or last or f"its process ended with code {code}"
+    if code == _UNUSABLE_INPUT:
+        return f"run {order.folder.name} cannot finish as it is: {reason}"
     raise ArmFailed(
         f"run {order.folder.name} did not finish: {reason}",
         hint=f"its log is {order.folder / 'run.log'}; `assay ablate --resume` continues",

@@ -10,6 +10,7 @@ from assay_shared.errors import AssayError
 from assay_trainer.config import DPOConfig, GivenRowsConfig, PolicyConfig, RunConfig, SFTConfig
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.inert_rules import allows_inert, inert_switches
+from assay_trainer.pipeline.tiers import protocol_of_tier
 
 #: Learning rates outside of these are rarely meant: of a new model, of one with weights, of an
 #: adapter on such a model.
@@ -103,16 +104,27 @@ def check_updates(config: RunConfig, needs: StageNeeds) -> list[Finding]:
 
 def check_sizes(config: RunConfig, sizes: PolicySizes) -> list[Finding]:
     """Return the findings about lengths in tokens."""
-    found: list[Finding] = []
+    found = [] if config.grpo is None else [*_pack(config.grpo, sizes)]
+    return found + check_answer_lengths(config, sizes.context)
+
+
+def check_answer_lengths(config: RunConfig, context: int | None) -> list[Finding]:
+    """Return the findings about answers that leave no room for a prompt in the policy's context."""
     limits = [("evaluation.max_tokens", config.evaluation.max_tokens)]
     if config.grpo is not None:
         limits.append(("grpo.max_tokens", config.grpo.max_tokens))
-        found += _pack(config.grpo, sizes)
-    for field, most in limits:
-        if sizes.context is not None and most >= sizes.context:
-            message = f"{most} tokens of an answer do not fit the policy's context of "
-            found.append(Finding(field=field, message=f"{message}{sizes.context}", refused=True))
-    return found
+    for tier in config.evaluation.tiers:
+        most = protocol_of_tier(tier).longest_answer
+        limits.append((f"evaluation.tiers {tier.name}.protocol.max_tokens", most))
+    return [
+        Finding(
+            field=field,
+            message=f"{most} tokens of an answer do not fit the policy's context of {context}",
+            refused=True,
+        )
+        for field, most in limits
+        if context is not None and most >= context
+    ]
 
 
 def check_sample(config: GRPOConfig, facts: SampleFacts) -> list[Finding]:

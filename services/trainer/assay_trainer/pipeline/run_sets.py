@@ -13,7 +13,7 @@ from assay_trainer.checks.leaks.check import check_leaks
 from assay_trainer.checks.rewards import known_rubrics, prove
 from assay_trainer.config import Source
 from assay_trainer.curriculum.selection import StageTasks, measured_stages, stage_tasks
-from assay_trainer.curriculum.staged_order import check_steps
+from assay_trainer.curriculum.stage_rules import check_stages
 from assay_trainer.data.control_tokens import with_control_tokens
 from assay_trainer.data.dataset import DatasetPurpose
 from assay_trainer.data.governance.manifest import read_manifest
@@ -47,6 +47,7 @@ def open_sets(run: RunContext) -> RunSets:
     Raises:
         DatasetError: a row cannot be used, or too many tasks must be set aside.
         RoleError: a set for training has a task of another role.
+        ConfigError: a stage of the curriculum does not go with the tasks.
     """
     data = run.config.data
 
@@ -63,7 +64,7 @@ def open_sets(run: RunContext) -> RunSets:
     preferences = open_preferences(dpo.data, run.settings.data) if dpo else ()
     sets = RunSets(train, demonstrations, held_out, preferences)
     _keep_manifests(run)
-    _check_curriculum(run, sets)
+    check_stages(run.config, train.dataset.tasks, held_out.dataset.tasks)
     tasks = train.dataset.tasks + sets.held_out.dataset.tasks
     write_atomically(run.folder.tasks, "\n".join(t.model_dump_json() for t in tasks) + "\n")
     run.record(
@@ -104,15 +105,6 @@ def held_out_stages(run: RunContext, sets: RunSets) -> list[StageTasks]:
     """
     config = run.config.curriculum
     return [] if config is None else measured_stages(config, sets.held_out.dataset.tasks)
-
-
-def _check_curriculum(run: RunContext, sets: RunSets) -> None:
-    """Refuse stages without tasks, and fewer steps than the stages have, before anything runs."""
-    config, grpo = run.config.curriculum, run.config.grpo
-    if config is None or grpo is None:
-        return
-    check_steps(config, training_stages(run, sets), grpo.steps, grpo.groups_per_step)
-    held_out_stages(run, sets)
 
 
 def check_for_leaks(run: RunContext, sets: RunSets) -> None:

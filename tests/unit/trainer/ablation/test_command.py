@@ -1,7 +1,9 @@
 """`assay ablate` as a person uses it, without services."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -80,6 +82,56 @@ def test_a_folder_keeps_its_plan(file: Path, tmp_path: Path) -> None:
     kept = AblationFolder.create(tmp_path / "kept", plan).plan()
     assert kept.arms == plan.arms
     assert kept.values == plan.values
+
+
+def _goal(values: dict[str, Any]) -> None:
+    values["config"]["goals"] = [{"metric": "pass@1", "arm": "kl", "at_least": 0.0}]
+
+
+def _arm(values: dict[str, Any]) -> None:
+    values["config"]["arms"]["kl"]["grpo.kl_weight"] = 0.2
+
+
+def _order(values: dict[str, Any]) -> None:
+    arms = values["config"]["arms"]
+    arms["first"] = arms.pop("first")
+
+
+def _base(values: dict[str, Any]) -> None:
+    del values["base"]["grpo"]["clip_high"]
+
+
+@pytest.mark.parametrize("command", ["--resume", "--winner"])
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (_goal, "config.goals"),
+        (_arm, "config.arms.kl.grpo.kl_weight"),
+        (_order, "config.arms"),
+        (_base, "base.grpo.clip_high"),
+    ],
+)
+def test_a_plan_that_was_changed_after_the_ablation_began_is_refused(
+    file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    change: Callable[[dict[str, Any]], None],
+    field: str,
+) -> None:
+    folder = AblationFolder.create(tmp_path / "kept", read_ablation(file))
+    write_report(make_report(), folder)
+    path = folder.path / "ablation.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values))
+    assert folder.plan().arms, "a file of another layout has the same fields"
+    change(values)
+    path.write_text(json.dumps(values))
+    assert run(command, folder.path) == 2
+    assert f"{field}: {path} was changed after the ablation began" in capsys.readouterr().err
+    del values["digests"]
+    path.write_text(json.dumps(values))
+    assert folder.plan().arms, "a file without digests is taken as it is"
 
 
 @pytest.mark.parametrize("options", [("--plan",), ()])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay_shared.errors import AssayError
+from assay_shared.errors import AssayError, ConfigError
 from assay_shared.types import Role
 from assay_trainer.ablation.plan_rules import read_checked
 from tests.support.fakes import make_task
@@ -75,3 +75,16 @@ def test_stages_with_tasks_or_of_a_missing_file_are_a_plan(
     (tmp_path / "train.jsonl").unlink()
     unmeasured = {"curriculum.measure": None}
     assert read_checked(staged(tmp_path, run, wrong, **unmeasured), needs_files=False).arms
+
+
+def test_a_pass_rate_that_the_held_out_tasks_cannot_show_is_refused(
+    tmp_path: Path, run: dict[str, Any]
+) -> None:
+    path = Path(run["data"]["held_out"]["path"])
+    path.write_text(path.read_text().replace('"role":"test"', '"role":"validation"'))
+    stage = EASY | {"steps": None, "until": UNTIL}
+    with pytest.raises(ConfigError, match="with 1 held-out tasks, all of them solved") as refused:
+        read_checked(staged(tmp_path, run, stage), needs_files=False)
+    assert refused.value.field == "arms.staged: curriculum.stages easy.until.pass_rate"
+    allowed = staged(tmp_path, run, stage, **{"grpo.allow_inert": True})
+    assert read_checked(allowed, needs_files=False).arms

@@ -13,6 +13,7 @@ from assay_shared.errors import InvalidInput
 from assay_shared.runs.run_folder import RunFolder, RunStatus
 from assay_shared.runtime.processes import spawn
 from assay_trainer.ablation.runs import ArmFailed, RunOrder, check_lanes, read_lane, run_all
+from assay_trainer.service.record import create_run
 from assay_trainer.stop import Stop, Stopped
 from tests.unit.trainer.ablation.decomposition.conftest import run_config
 
@@ -23,8 +24,11 @@ from pathlib import Path
 folder = Path(sys.argv[1])
 told = {"lane": os.environ.get("LANE"), "began": time.time()}
 time.sleep(float(os.environ.get("TAKES", "0.5")))
-if folder.name.endswith("bad"):
+if "bad" in folder.name:
     sys.exit("planted failure")
+if "unusable" in folder.name:
+    print("error: planted refusal")
+    sys.exit(2)
 told["ended"] = time.time()
 (folder / "told.json").write_text(json.dumps(told))
 (folder / "status.json").write_text('{"state": "finished"}')
@@ -47,11 +51,11 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def orders(folder: Path, *names: str) -> list[RunOrder]:
-    return [RunOrder(folder / name, run_config()) for name in names]
+    return [RunOrder(folder / name, run_config(), name.partition("-")[0]) for name in names]
 
 
-def finish(some: list[RunOrder], lanes: list[dict[str, str]], stop: Stop | None = None) -> None:
-    run_all(some, lanes, stop or Stop(), lambda folder, status: None)
+def finish(some: list[RunOrder], lanes: list[dict[str, str]]) -> dict[str, str]:
+    return run_all(some, lanes, Stop(), lambda folder, status: None)
 
 
 def told(folder: Path) -> dict[str, Any]:
@@ -94,6 +98,28 @@ def test_a_failed_run_ends_the_others_with_its_reason(trained: list[Path], tmp_p
         finish(some, [{}, {"TAKES": "60"}])
     assert time.monotonic() - started < 30
     assert "--resume" in str(failed.value.hint)
+
+
+@pytest.mark.slow
+def test_an_arm_that_cannot_run_leaves_the_other_arms_to_run(
+    trained: list[Path], tmp_path: Path
+) -> None:
+    some = orders(tmp_path, "unusable-s1", "unusable-s2", "good-s1", "good-s2")
+    why = "run unusable-s1 cannot finish as it is: error: planted refusal"
+    assert finish(some, [{"TAKES": "0.1"}]) == {"unusable": why}
+    assert [one.name for one in trained] == ["unusable-s1", "good-s1", "good-s2"]
+
+
+@pytest.mark.slow
+def test_a_run_that_can_never_finish_ends_with_the_status_of_unusable_input(
+    tmp_path: Path,
+) -> None:
+    """The real command, on a run file without a policy."""
+    (order,) = orders(tmp_path, "arm-s1")
+    create_run(order.folder, order.config)
+    (order.folder / "config.json").write_text('{"config": {}}')
+    found = finish([order], [{}])
+    assert found["arm"].startswith("run arm-s1 cannot finish as it is: error: policy: missing")
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ from assay_trainer.ablation.running import AblationRun, previous_trained, start_
 from assay_trainer.evaluation.metrics.failed_samples import failed_text
 from assay_trainer.evaluation.records.folder import EvaluationFolder
 
-COMPARED, REFUSED = "COMPARED", "REFUSED"
+COMPARED, REFUSED, FAILED = "COMPARED", "REFUSED", "FAILED"
 
 
 @dataclass
@@ -115,7 +115,7 @@ def make_report(run: AblationRun, trained: Sequence[AblationArm]) -> AblationRep
         winner_reason=why if ranks else "the planted changes were not found",
         start_digest=weights.digest(start_weights(run.folder)),
         curves=found.curves,
-        notes=[*notes, *_notes(plan, found, changes)],
+        notes=[*_notes_of_failed(run), *notes, *_notes(plan, found, changes)],
     )
     write_report(report, run.folder)
     write_winner(run.folder, report)
@@ -168,6 +168,8 @@ def _arm_row(
         reason=reason,
         decomposition=parts,
     )
+    if arm.name in run.failed:
+        return row.model_copy(update={"state": FAILED, "reason": run.failed[arm.name]})
     if arm.name not in found.arms:
         return row
     differing = refused(found.arms[plan.arms[0].name], found.arms[arm.name])
@@ -285,6 +287,11 @@ def _ranked(rows: Sequence[ArmRow], ranking: Sequence[str]) -> list[ArmRow]:
         row.model_copy(update={"rank": ranking.index(row.name) + 1}) if row.name in ranking else row
         for row in rows
     ]
+
+
+def _notes_of_failed(run: AblationRun) -> list[str]:
+    """Return a sentence for each arm that cannot run."""
+    return [f"{name} has failed: it is not ranked, and its row says why." for name in run.failed]
 
 
 def _notes(plan: AblationPlan, found: _Read, changes: Sequence[ChangeRow]) -> list[str]:

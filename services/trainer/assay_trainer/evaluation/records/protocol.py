@@ -118,6 +118,13 @@ class Protocol(Config):
         return self.model_copy(update=update)
 
     @property
+    def longest_answer(self) -> int:
+        """Return the most tokens of one answer; 0 of `likelihood`, which samples nothing."""
+        if self.kind is ProtocolKind.LIKELIHOOD:
+            return 0
+        return min(self.max_tokens, self.budget_tokens or self.max_tokens)
+
+    @property
     def digest(self) -> str:
         """Return the SHA-256 of the protocol's fields; those of `repair` count for it alone."""
         left_out = set() if self.kind is ProtocolKind.REPAIR else set(_OF_REPAIR)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from rich.console import Console
 
 from assay_shared.errors import NotFound
 from assay_shared.runs.run_folder import RunFolder, RunStatus, write_atomically, write_json
@@ -18,6 +19,7 @@ from assay_trainer.ablation.decomposition.findings import PlantedChanges, Switch
 from assay_trainer.ablation.judging.findings import AblationReport, JudgedVerdict
 from assay_trainer.ablation.report import words
 from assay_trainer.ablation.report.making import make_report, notes_of_equal_metrics
+from assay_trainer.ablation.report.terminal import show_report
 from assay_trainer.ablation.report.winner import winner_text
 from assay_trainer.ablation.running import AblationRun, previous_trained, start_weights
 from assay_trainer.evaluation.records.folder import read_evaluation
@@ -129,7 +131,7 @@ def measure_again(run: AblationRun, arm: str, ability: float) -> None:
 
 
 def test_failures_of_wrong_answers_alone_make_no_winner(finished: AblationRun) -> None:
-    measure_again(finished, "rate", 0.2)
+    measure_again(finished, "rate", 0.25)
     fail_wrong_answers(finished, "rate")
     report = made(finished)
     assert report.ranking[0] == "rate"
@@ -265,3 +267,18 @@ def test_an_arm_after_one_that_was_not_trained_is_compared_with_the_last_that_wa
     plan: AblationPlan = finished.plan
     first, _, rate = plan.arms
     assert previous_trained(plan, rate, [first]) is first
+
+
+def test_a_failed_arm_is_named_with_its_reason_and_is_in_no_number(finished: AblationRun) -> None:
+    finished.failed["kl"] = "run done-kl-s1 cannot finish as it is: planted"
+    trained = [arm for arm in finished.plan.arms if arm.name != "kl"]
+    report = make_report(finished, trained)
+    (failed,) = (arm for arm in report.arms if arm.name == "kl")
+    assert (failed.state, failed.reason) == ("FAILED", finished.failed["kl"])
+    assert [(row.arm, row.against) for row in report.changes] == [("rate", "first")]
+    assert "kl" not in {*report.ranking, *(row.policy for row in report.table)}
+    assert report.notes[0] == "kl has failed: it is not ranked, and its row says why."
+    console = Console(record=True, width=200)
+    show_report(report, console)
+    assert "kl: FAILED: run done-kl-s1 cannot finish" in console.export_text()
+    assert "FAILED: run done-kl-s1" in (finished.folder.path / "report.md").read_text()

@@ -1,0 +1,35 @@
+"""Lengths of answers against the policy's context, for the start and each arm."""
+
+from collections.abc import Mapping
+
+from assay_shared.errors import ConfigError
+from assay_trainer.ablation.arms import TIER, AblationPlan, start_config
+from assay_trainer.config import RunConfig
+from assay_trainer.learner.network.known_context import known_context
+from assay_trainer.pipeline.plan_rules import check_answer_lengths
+
+
+def check_lengths(plan: AblationPlan, configs: Mapping[str, RunConfig]) -> None:
+    """Check that answers leave room for a prompt; nothing is said of a policy not here yet.
+
+    Args:
+        configs: of the arms, by name.
+
+    Raises:
+        ConfigError: an answer may be as long as the context; names the field, and the arm of it.
+    """
+    start = start_config(plan)
+    context = known_context(start.policy)
+    _check("", start, context)
+    for name, config in configs.items():
+        _check(f"arms.{name}: ", config, context)
+
+
+def _check(owner: str, config: RunConfig, context: int | None) -> None:
+    for found in check_answer_lengths(config, context):
+        field = found.field.replace(f"evaluation.tiers {TIER}.", "evaluation.")
+        raise ConfigError(
+            found.message,
+            field=f"{owner}{field}",
+            hint=f"set it below {context} by the tokens of the longest prompt",
+        )
