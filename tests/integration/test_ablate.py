@@ -20,12 +20,13 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1500)]
 ARMS: dict[str, Any] = {
     "slow": {"grpo.learning_rate": 1e-4},
     "fast": {"grpo.learning_rate": 1e-3},
-    "clip": {"grpo.clip_high": 0.4},
+    "long": {"grpo.max_tokens": 255, "grpo.temperature": 0.9},
+    "clip": {"grpo.max_tokens": 24, "grpo.temperature": 1.0, "grpo.clip_high": 0.4},
 }
 
 
 def write_ablation(folder: Path) -> Path:
-    """Write two arms that differ, and one whose clip cannot act; return the file."""
+    """Write two arms that differ, one without room for a prompt, and one whose clip cannot act."""
     overrides = dict(one.split("=", 1) for one in LOOKUP)
     short = {"sft.steps": 120, "grpo.steps": 2, "grpo.max_staleness": 0, "grpo.allow_inert": True}
     values = {
@@ -60,12 +61,15 @@ def test_an_ablation_killed_in_an_arm_is_resumed_to_its_report(
     psutil.wait_procs(children, timeout=60)
     assert not [one for one in children if one.is_running()], "a run was left behind"
 
-    output = assay.run("ablate", "--resume", str(folder), timeout_s=1200)
+    process = assay.start("ablate", "--resume", str(folder))
+    output = assay.finish(process, timeout_s=1200)
+    assert process.returncode == 1, output
     report = AblationReport.model_validate_json((folder / "report.json").read_bytes())
     assert report.controls_work
     assert {arm.name: arm.state for arm in report.arms} == {
         "slow": "COMPARED",
         "fast": "COMPARED",
+        "long": "FAILED",
         "clip": "NO EFFECT",
     }
     assert not (folder / "ablation-clip-s1").exists(), "an arm without effect was trained"
@@ -77,6 +81,9 @@ def test_an_ablation_killed_in_an_arm_is_resumed_to_its_report(
     steps = [one.data["step"] for one in RunFolder(run).read_events() if one.kind == "step"]
     assert set(steps) == {1, 2}
     assert "No arm has won" in output
+    assert "long has failed" in output
+    assert "leaves no room for 255 more" in report.arms[2].reason
+    assert report.arms[3].against == "fast"
     for name in ("report.md", "report.html"):
         assert "fast" in (folder / name).read_text()
 
