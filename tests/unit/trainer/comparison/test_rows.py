@@ -155,6 +155,8 @@ def test_failed_samples_cost_as_much_as_any_scored_sample(tmp_path: Path) -> Non
         assert row.failed.against is not None
         before = (30 * 100 + 10 * 400) / 40
         assert row.failed.against.value == pytest.approx(mean / before - 1)
+        counted = "400, not solved, for b" if name == "tokens_per_solved" else "400 for b"
+        assert f"counted as {counted}, the difference is" in verdict(row, "a")
         assert row.verdict is RowVerdict.INCONCLUSIVE
 
 

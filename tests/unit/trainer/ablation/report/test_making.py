@@ -10,7 +10,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from assay_shared.errors import NotFound
+from assay_shared.errors import DatasetError, NotFound
 from assay_shared.runs.run_folder import RunFolder, RunStatus, write_atomically, write_json
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.ablation.ablation_folder import AblationFolder
@@ -22,6 +22,7 @@ from assay_trainer.ablation.report.making import make_report, notes_of_equal_met
 from assay_trainer.ablation.report.terminal import show_report
 from assay_trainer.ablation.report.winner import winner_text
 from assay_trainer.ablation.running import AblationRun, previous_trained, start_weights
+from assay_trainer.evaluate.evaluation import write_results
 from assay_trainer.evaluation.records.folder import read_evaluation
 from assay_trainer.rollouts.rollout_log import append_rollout
 from assay_trainer.stop import Stop
@@ -170,6 +171,14 @@ def test_a_verdict_that_holds_with_failed_samples_counted_against_it_is_kept(
     assert report.winner == "rate", "0.6 against 0.3 in truth"
     assert "samples of rate" in report.winner_reason
     assert [goal.verdict for goal in report.goals] == [JudgedVerdict.PASS]
+
+
+def test_a_run_with_metrics_of_other_samples_is_refused(finished: AblationRun) -> None:
+    write_results(finished.folder.measured(finished.folder.run("rate", 2)))
+    made(finished)
+    fail_wrong_answers(finished, "rate")
+    with pytest.raises(DatasetError, match=r"metrics.json: 0 is not the number of samples.jsonl"):
+        made(finished)
 
 
 def test_metrics_with_equal_numbers_are_named_once() -> None:
