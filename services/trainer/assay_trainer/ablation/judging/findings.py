@@ -82,8 +82,6 @@ class ChangeRow(JudgedRow):
     #: The smallest true difference that 80% of repeats would find, at the family's strictest level;
     #: null if no difference that the metric can have would be, as with fewer than four seeds.
     detectable: FiniteFloat | None
-    #: False if all values differ by the same amount: their spread tells nothing.
-    has_spread: bool = True
     verdict: JudgedVerdict
     #: Null without failed samples.
     failed: CountedAgainst | None = None
@@ -124,7 +122,8 @@ class ArmRow(JudgedRow):
     #: The trained arm that it is compared with.
     against: str | None
     changed: dict[str, tuple[str, str]]
-    #: COMPARED, or the reason why it is not ranked: NO EFFECT, SCALE ONLY, OTHER UNITS, REFUSED.
+    #: COMPARED, or the reason why it is not ranked: NO EFFECT, SCALE ONLY, OTHER UNITS, REFUSED,
+    #: FAILED.
     state: str
     reason: str = ""
     decomposition: Decomposition | None = None

@@ -208,7 +208,6 @@ def _row(
         num_tasks=mean.num_tasks,
         freedom=min(mean.freedom, _MOST_FREEDOM),
         detectable=_detectable(one, strictest),
-        has_spread=mean.error > 0,
         verdict=_verdict(mean, p_against, alpha, higher=higher) if case else alone,
         higher_is_better=higher,
         failed=case,

@@ -11,6 +11,7 @@ from assay_trainer.ablation.judging.findings import (
     TableRow,
     ValueBounds,
 )
+from assay_trainer.ablation.judging.judge import LEAST_SEEDS
 from assay_trainer.evaluation.metrics.failed_samples import failed_text
 
 
@@ -31,7 +32,8 @@ def detectable(row: ChangeRow) -> str:
     """Return the difference to be found."""
     if row.detectable is not None:
         return number(row.detectable)
-    return "nothing could have been shown" if row.has_spread else "unknown: no value differs"
+    few = row.num_seeds < LEAST_SEEDS
+    return f"nothing could have been {'decided' if few else 'shown'}"
 
 
 def of_power(changes: Sequence[ChangeRow]) -> list[str]:
@@ -48,7 +50,7 @@ def of_power(changes: Sequence[ChangeRow]) -> list[str]:
             f"{span} in {most.metric} in 80% of repeats; smaller ones are missed."
         )
     for row in rows:
-        if row.detectable is None and row.has_spread:
+        if row.detectable is None:
             found.append(
                 f"{row.arm} against {row.against}: nothing could have been shown in {row.metric} "
                 f"with {row.num_tasks} tasks and {row.num_seeds} seeds: no difference that it can "
