@@ -66,7 +66,8 @@ def test_a_run_refuses_data_whose_rewards_cannot_be_trusted(assay: Assay, tmp_pa
     source = f"data.train={{kind: jsonl, path: {tasks}}}"
     folder = tmp_path / "run"
     process = assay.start(
-        *("train", demo_file(), *QUICK[1:], source, "data.validation.max_bad_share=0.01"),
+        *("train", demo_file(), *QUICK[1:], source, "sft.mistake_rate=0"),
+        *("data.validation.max_bad_share=0.01",),
         *("--folder", str(folder)),
     )
     shown = assay.finish(process)

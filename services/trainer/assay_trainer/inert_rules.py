@@ -310,5 +310,5 @@ def _mistakes(config: RunConfig) -> Found:
         yield InertSwitch(
             "sft.mistake_rate",
             f"mistake_rate does nothing: tasks of kind {learnt.kind} have no documented mistakes",
-            "take generated tasks",
+            "set it to 0, or take generated tasks",
         )
