@@ -13,7 +13,7 @@ from tests.support.runs import QUICK
 STAGES = (
     "{name: sums, where: {domain: arithmetic}, steps: 3},"
     "{name: both, where: {domain: [arithmetic, lookup]}, until: "
-    "{pass_rate: 0.99, min_steps: 1, max_steps: 3, every: 2}},"
+    "{pass_rate: 0.7, min_steps: 1, max_steps: 3, every: 2}},"
     "{name: lookups, where: {domain: lookup}, steps: 3}"
 )
 #: Every group is learnt, on policy: which tasks are sampled does not depend on time.

@@ -62,11 +62,16 @@ class ObjectiveWitness:
         )
 
     def _change(self, batch: ObjectiveBatch, base: Mapping[str, object]) -> float:
-        configs = (GRPOConfig.model_validate({**BASE, **base, **one}) for one in ({}, self._set()))
-        return relative_change(*(batch(config) for config in configs))
+        return relative_change(*(batch(_config({**BASE, **base, **one})) for one in self._sides()))
 
-    def _set(self) -> dict[str, object]:
-        return {self.name: self.value}
+    def _sides(self) -> tuple[dict[str, object], dict[str, object]]:
+        return {}, {self.name: self.value}
+
+
+def _config(values: dict[str, object]) -> GRPOConfig:
+    """Return a configuration, at a temperature that a run may not have too."""
+    temperature = {"temperature": values.pop("temperature")} if "temperature" in values else {}
+    return GRPOConfig.model_validate(values).model_copy(update=temperature)
 
 
 def relative_change(before: StepGradient, after: StepGradient) -> float:

@@ -31,7 +31,7 @@ def settings_of(runs: Path, redis_url: str = "unix:///nowhere/valkey.sock") -> S
         (("policy={folder: /nowhere}",), [], "there is no model in /nowhere"),
         (("grpo.kl_estimator=k1",), [], "grpo.kl_estimator: kl_estimator does nothing: kl_weight"),
         (
-            ("data.train={kind: jsonl, path: /nowhere.jsonl}",),
+            ("data.train={kind: jsonl, path: /nowhere.jsonl}", "sft.mistake_rate=0"),
             [],
             "data.train.path: there is no file /nowhere.jsonl",
         ),
