@@ -139,14 +139,10 @@ def _fields(name: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
 def _check_unchanged(values: Mapping[str, Any], file: Path) -> None:
     """Check that every field has the digest that it had when the folder was made.
 
-    A file without digests is taken as it is.
-
     Raises:
-        ConfigError: a field was changed, added or removed.
+        ConfigError: a field was changed, added or removed, or the digests were.
     """
-    kept: dict[str, str] | None = values.get("digests")
-    if kept is None:
-        return
+    kept: dict[str, str] = values.get("digests") or {}
     found = _digests(values)
     changed = [name for name in {**kept, **found} if kept.get(name) != found.get(name)]
     if changed:
