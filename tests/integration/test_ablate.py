@@ -74,7 +74,7 @@ def test_an_ablation_killed_in_an_arm_is_resumed_to_its_report(
     }
     assert not (folder / "ablation-clip-s1").exists(), "an arm without effect was trained"
     assert {row.verdict for row in report.changes} == {JudgedVerdict.INCONCLUSIVE}
-    assert "2 seeds" in " ".join(report.notes)
+    assert "2 of the 4 seeds" in " ".join(report.notes)
     assert {"start", "empty"} <= {row.policy for row in report.table}
     kinds = [one.kind for one in RunFolder(folder / "ablation-start").read_events()]
     assert kinds.count("run_finished") == 1, "the start was repeated"
