@@ -39,11 +39,10 @@ def check_model(settings: InferenceSettings, folder: Path) -> None:
         WeightsRefused: it does not.
     """
     if settings.inference_engine == "transformers":
-        from transformers import AutoConfig
-
         from assay_inference.engines.transformers.model import check_attention
+        from assay_inference.weights.checkpoint import library_config
 
-        check_attention(folder, AutoConfig.from_pretrained(folder, local_files_only=True))
+        check_attention(folder, library_config(folder))
 
 
 def make_engine(settings: InferenceSettings) -> Engine:

@@ -3,12 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_inference.weights.config_sizes import check_layout, read_config
 from assay_inference.weights.safetensors import Tensor, check_same_layout, read_layout
 from assay_shared.errors import AssayError, WeightsRefused
 from assay_shared.types import DirectWeights, LogprobProbe, PolicyVersion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 _HINT = "an engine takes new weights of the model that it was started with"
 #: Entries of config.json without influence on the network's computation.
@@ -157,17 +161,24 @@ def _size(folder: Path, config: dict[str, object], key: str) -> int:
 
     Some architectures have another name for it, which the library knows.
     """
-    size = config[key] if key in config else _named_otherwise(folder, key)
+    size = config.get(key)
+    if key not in config:
+        size = getattr(library_config(folder).get_text_config(), key, None)
     if not isinstance(size, int) or size < 1:
         raise WeightsRefused(f"{folder}/config.json has no positive {key}")
     return size
 
 
-def _named_otherwise(folder: Path, key: str) -> object:
+def library_config(folder: Path) -> "PreTrainedConfig":
+    """Return config.json as the library reads it.
+
+    Raises:
+        WeightsRefused: it is of no model that the library knows.
+    """
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        found: PreTrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WeightsRefused(f"{folder} has a config.json of no known model: {error}") from error
-    return getattr(config.get_text_config(), key, None)
+    return found

@@ -35,7 +35,8 @@ def with_control_tokens(
 ) -> list[tuple[Task, str]]:
     """Return the tasks of the rows with a control token of the policy, each with the reason.
 
-    The texts of a row are its messages and answers, as they stand before the chat template.
+    A row has a task and the answers to it. Its messages and answers are searched as they stand
+    before the chat template.
     """
     names = [name for name in control_tokens(tokenizer).values() if name.strip()]
     if not names:
@@ -43,7 +44,8 @@ def with_control_tokens(
     # Longer names first: one may begin with another.
     pattern = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
     found = []
-    for task, texts in rows:
+    for task, answers in rows:
+        texts = (*(message.content for message in task.messages), *answers)
         match = next(filter(None, map(pattern.search, texts)), None)
         if match is not None:
             found.append((task, f"it has the control token {match[0]} of the policy"))

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 from assay_shared.errors import DatasetError
-from assay_shared.types import Task
 from assay_trainer.config import DPOConfig, SFTConfig
 from assay_trainer.data.control_tokens import with_control_tokens
 from assay_trainer.data.dataset import Demonstration
@@ -113,7 +112,7 @@ def clean_demonstrations(
         )
 
     given = chosen()
-    rows = [(one.task, (*_contents(one.task), one.answer)) for one in given]
+    rows = [(one.task, (one.answer,)) for one in given]
     unclean = with_control_tokens(rows, policy[1])
     run.record("channel_checked", stage="sft", num_rows=len(rows), num_unclean=len(unclean))
     refused = refused_by_template((one.task for one in given), policy[1])
@@ -135,7 +134,7 @@ def clean_pairs(
     Raises:
         DatasetError: too many are left out.
     """
-    rows = [(one.task, (*_contents(one.task), one.chosen, one.rejected)) for one in preferences]
+    rows = [(one.task, (one.chosen, one.rejected)) for one in preferences]
     unclean = with_control_tokens(rows, policy[1])
     run.record("channel_checked", stage="dpo", num_rows=len(rows), num_unclean=len(unclean))
     refused = refused_by_template((one.task for one in preferences), policy[1])
@@ -152,10 +151,6 @@ def clean_pairs(
             run.record("pairs_left_out", num_pairs=len(some), reason=why)
     left_out = {task.id for task, _ in (*unclean, *refused)}
     return [one for one in preferences if one.task.id not in left_out]
-
-
-def _contents(task: Task) -> tuple[str, ...]:
-    return tuple(message.content for message in task.messages)
 
 
 def _record(run: RunContext, kind: str, step: GivenRowsStep, num_steps: int) -> None:

@@ -193,8 +193,7 @@ def set_aside_control_tokens(
     """
     if run.config.grpo is None:
         return
-    tasks = sets.train.usable.tasks
-    rows = [(task, [message.content for message in task.messages]) for task in tasks]
+    rows = [(task, ()) for task in sets.train.usable.tasks]
     unclean = with_control_tokens(rows, tokenizer)
     run.record("channel_checked", stage="grpo", num_rows=len(rows), num_unclean=len(unclean))
     sets.train.set_aside.add_all(unclean)

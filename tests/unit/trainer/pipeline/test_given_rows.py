@@ -83,6 +83,15 @@ def run_in(folder: Path, told: list[Event], stop_at: tuple[str, int] | None = No
     return RunContext(*open_run(folder), ServiceSettings(), stop, Ranks(), on_event)
 
 
+def opened(folder: Path, config: RunConfig) -> tuple[RunContext, RunSets, Policy, list[Event]]:
+    """Return a new run with its sets, its first policy, and its events from here on."""
+    create_run(folder / "run", config)
+    told: list[Event] = []
+    run = run_in(folder / "run", told)
+    sets = open_sets(run)
+    return run, sets, stage_model(run, "initial", lambda: initial_policy(run, sets)), told
+
+
 def train(run: RunContext) -> tuple[RunSets, Policy]:
     sets = open_sets(run)
     policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
@@ -145,11 +154,7 @@ def test_the_prompts_of_preferences_are_compared_with_the_held_out_tasks(tmp_pat
 
 def test_pairs_with_a_control_token_are_left_out_and_too_many_end_the_run(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    create_run(tmp_path / "run", config)
-    told: list[Event] = []
-    run = run_in(tmp_path / "run", told)
-    sets = open_sets(run)
-    policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
+    run, sets, policy, told = opened(tmp_path, config)
     end = str(policy[1].eos_token)
     first, *rest = sets.preferences
     assert clean_pairs(run, [replace(first, chosen=f"yes{end}"), *rest], policy) == rest
@@ -168,11 +173,7 @@ REFUSES_SYSTEM = (
 
 def test_rows_that_the_chat_template_refuses_are_left_out(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    create_run(tmp_path / "run", config)
-    told: list[Event] = []
-    run = run_in(tmp_path / "run", told)
-    sets = open_sets(run)
-    model, tokenizer = stage_model(run, "initial", lambda: initial_policy(run, sets))
+    run, sets, (model, tokenizer), told = opened(tmp_path, config)
     tokenizer.chat_template = REFUSES_SYSTEM + str(tokenizer.chat_template)
     system = {"history": (Message(role="system", content="Be brief."),)}
     first, *rest = sets.preferences
@@ -193,11 +194,7 @@ def test_rows_that_the_chat_template_refuses_are_left_out(tmp_path: Path) -> Non
 
 def test_demonstrations_with_a_control_token_are_set_aside(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    create_run(tmp_path / "run", config)
-    told: list[Event] = []
-    run = run_in(tmp_path / "run", told)
-    sets = open_sets(run)
-    policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
+    run, sets, policy, told = opened(tmp_path, config)
     tasks = sets.demonstrations.dataset.tasks
     end = str(policy[1].eos_token)
     tasks[3] = tasks[3].model_copy(update={"gold": f"{tasks[3].gold}{end}"})
@@ -211,11 +208,7 @@ def test_demonstrations_with_a_control_token_are_set_aside(tmp_path: Path) -> No
 
 def test_tasks_of_grpo_with_a_control_token_in_their_prompt_are_set_aside(tmp_path: Path) -> None:
     config = config_of(tmp_path).model_copy(update={"grpo": GRPOConfig(steps=1)})
-    create_run(tmp_path / "run", config)
-    told: list[Event] = []
-    run = run_in(tmp_path / "run", told)
-    sets = open_sets(run)
-    _, tokenizer = stage_model(run, "initial", lambda: initial_policy(run, sets))
+    run, sets, (_, tokenizer), told = opened(tmp_path, config)
     tasks = sets.train.dataset.tasks
     tasks[3] = tasks[3].model_copy(update={"prompt": f"{tasks[3].prompt}{tokenizer.eos_token}"})
     set_aside_control_tokens(run, sets, tokenizer)
