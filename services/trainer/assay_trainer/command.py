@@ -168,10 +168,9 @@ def train(
     from assay_trainer.stop import Stop
 
     if int(os.environ.get("RANK", "0")) > 0:
-        from assay_trainer.learner.follower import follow
+        from assay_trainer.learner import follower
 
-        follow()
-        return
+        follower.main()
     if (file is None) == (resume is None):
         raise InvalidInput("give either a run file or --resume")
     if (plan and file is None) or (as_json and not plan):

@@ -1,8 +1,10 @@
 """A process that trains under the lead of rank 0, from its first call to its last."""
 
+import os
 import signal
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.network.adapters import AdapterRecipe, add_adapter
@@ -10,6 +12,20 @@ from assay_trainer.learner.network.model import load_policy
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.updater import Updater
 from assay_trainer.weights.adapter import bare
+
+
+def main() -> NoReturn:
+    """Follow rank 0, then end this process with code 0.
+
+    Raises:
+        Unreachable: rank 0 has ended without a word.
+    """
+    follow()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # gloo's threads may still free their tensors. One that asks for an interpreter which is ending
+    # aborts the process.
+    os._exit(0)
 
 
 def follow() -> None:
@@ -43,4 +59,4 @@ def _begin(ranks: Ranks, folder: Path, config: GRPOConfig, recipe: AdapterRecipe
 
 
 if __name__ == "__main__":
-    follow()
+    main()
