@@ -148,7 +148,8 @@ class Updater:
         found = GradientFacts.of(self._ranks.sum(sums), norm, self._objective)
         for name, value in (("loss", found.loss), ("grad_norm", norm)):
             if not math.isfinite(value):
-                raise Diverged(f"{name} is {value}; the weights are those of the update before")
+                where = "in this update; the weights are those of the update before"
+                raise Diverged.of(name, value, where)
         return found
 
     def backward_again(self, packs: Sequence[Pack]) -> GradientFacts:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from assay_shared.errors import InternalFault
+from assay_shared.errors import InvalidInput
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.retention import forget_checkpoints
 from assay_trainer.stop import Stop
@@ -17,8 +17,20 @@ from assay_trainer.stop import Stop
 OnCheckpoint = Callable[[int], None]
 
 
-class Diverged(InternalFault):
-    """The loss or the gradient is not finite: training further would hide it."""
+class Diverged(InvalidInput):
+    """The loss or the gradient is not finite under the stage's settings.
+
+    Training further would hide it.
+    """
+
+    @classmethod
+    def of(cls, name: str, value: float, where: str) -> Self:
+        """Return the error about a metric's value at a place."""
+        return cls(
+            f"{name} is {value} {where}",
+            hint="begin a run with a smaller learning_rate of this stage; if the first loss is not "
+            "finite, look at the policy's weights",
+        )
 
 
 class ProgressCallback(TrainerCallback):
@@ -40,7 +52,7 @@ class ProgressCallback(TrainerCallback):
             return  # the summary at the end
         for name in ("loss", "grad_norm"):
             if not math.isfinite(metrics.get(name, 0.0)):
-                raise Diverged(f"{name} is {metrics[name]} at step {state.global_step}")
+                raise Diverged.of(name, metrics[name], f"at step {state.global_step}")
         self._on_step(state.global_step, metrics)
 
 

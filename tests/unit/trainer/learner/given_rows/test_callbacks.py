@@ -2,6 +2,7 @@ import signal
 
 import pytest
 
+from assay_shared.errors import CallerError
 from assay_trainer.learner.given_rows.callbacks import Diverged, ProgressCallback
 from assay_trainer.stop import Stop, Stopped
 
@@ -29,5 +30,7 @@ def test_a_loss_that_is_no_number_ends_the_run(name: str) -> None:
     progress.on_log(*arguments, logs={"loss": 0.5, "grad_norm": 1.0})  # type: ignore[arg-type]
     progress.on_log(*arguments, logs={"train_runtime": 3.0})  # type: ignore[arg-type]
     assert seen == [7]
-    with pytest.raises(Diverged, match=f"{name} is nan at step 7"):
+    with pytest.raises(Diverged, match=f"{name} is nan at step 7") as ended:
         progress.on_log(*arguments, logs={"loss": 0.5, "grad_norm": 1.0, name: float("nan")})  # type: ignore[arg-type]
+    assert isinstance(ended.value, CallerError), "an ablation goes on without this arm"
+    assert "learning_rate" in str(ended.value)
