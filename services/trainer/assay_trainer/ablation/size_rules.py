@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from assay_shared.errors import ConfigError
 from assay_trainer.ablation.arms import TIER, AblationPlan, start_config
 from assay_trainer.config import RunConfig
-from assay_trainer.learner.network.known_context import known_context
+from assay_trainer.learner.network.context import known_context
 from assay_trainer.pipeline.plan_rules import check_answer_lengths
 
 

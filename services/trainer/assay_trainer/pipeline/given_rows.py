@@ -15,6 +15,7 @@ from assay_trainer.learner.given_rows.callbacks import StageAttempt
 from assay_trainer.learner.given_rows.dpo import pair_token_ids, train_dpo
 from assay_trainer.learner.given_rows.sft import train_sft
 from assay_trainer.learner.given_rows.training_rows import hold_out, num_updates
+from assay_trainer.learner.network.context import context_of
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.policy import (
     Policy,
@@ -117,7 +118,7 @@ def clean_demonstrations(
     run.record("channel_checked", stage="sft", num_rows=len(rows), num_unclean=len(unclean))
     refused = refused_by_template((one.task for one in given), policy[1])
     bad = {task.id for task, _ in refused}
-    context = getattr(policy[0].config, "max_position_embeddings", None)
+    context = context_of(policy[0].config)
     if context is not None:
         answered = [(one.task, one.answer) for one in given if one.task.id not in bad]
         with_history = config.learn_history

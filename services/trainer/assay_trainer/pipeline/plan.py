@@ -18,6 +18,7 @@ from assay_trainer.events import SignalChecked
 from assay_trainer.grpo_config import GRPOConfig, SignalCheckConfig
 from assay_trainer.learner.mismatch import check_mismatch
 from assay_trainer.learner.network.adapters import check_lora, check_targets
+from assay_trainer.learner.network.context import context_of
 from assay_trainer.learner.network.memory import num_trained
 from assay_trainer.learner.network.optimiser import check_optimiser
 from assay_trainer.learner.packs import AnswerRow, pack_rows, unweighted_rows
@@ -156,7 +157,7 @@ def _add_sizes(plan: Plan, run: RunContext, sets: RunSets, policy: Policy, proce
     model, tokenizer = policy
     some = sets.train.usable.tasks[:_MEASURED_PROMPTS]
     sizes = PolicySizes(
-        context=getattr(model.config, "max_position_embeddings", None),
+        context=context_of(model.config),
         longest_prompt=max(len(prompt_token_ids(task, tokenizer)) for task in some),
     )
     lora = run.config.policy.lora

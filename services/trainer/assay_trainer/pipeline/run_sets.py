@@ -20,6 +20,7 @@ from assay_trainer.data.governance.manifest import read_manifest
 from assay_trainer.data.preferences import Preference, open_preferences
 from assay_trainer.data.run_data import RunSet, open_set
 from assay_trainer.data.tokenization import too_long
+from assay_trainer.learner.network.context import context_of
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.rollouts.set_aside import without_rubric
 from assay_trainer.table_source import ImportedSource
@@ -203,7 +204,7 @@ def set_aside_too_long(
     run: RunContext, sets: RunSets, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     """Set aside the tasks too long for the policy's context."""
-    context = getattr(model.config, "max_position_embeddings", None)
+    context = context_of(model.config)
     if context is None:
         return
     limits = [(sets.held_out, run.config.evaluation.max_tokens)]

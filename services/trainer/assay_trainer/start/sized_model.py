@@ -17,6 +17,7 @@ from transformers import (
 
 from assay_shared.errors import ConfigError, NotFound, Unreachable
 from assay_trainer.hub import download, resolve
+from assay_trainer.learner.network.context import context_of
 from assay_trainer.table_source import check_repository_name
 from assay_trainer.weights.served_dtype import keep_served_dtypes
 
@@ -59,7 +60,7 @@ class SizedModel:
     @property
     def context(self) -> int:
         """Return the tokens of the context."""
-        return int(getattr(self._text, "max_position_embeddings", None) or _CONTEXT)
+        return context_of(self._text) or _CONTEXT
 
     @property
     def cache_bytes_per_token(self) -> int:

@@ -19,6 +19,7 @@ from assay_trainer.data.tokenization import most_characters, prompt_token_ids
 from assay_trainer.events import DPOMeasured, DPOStep
 from assay_trainer.learner.given_rows.callbacks import StageAttempt, step_facts
 from assay_trainer.learner.given_rows.training_rows import PairIds, num_updates
+from assay_trainer.learner.network.context import context_of
 
 _CONFIDENCE = 0.95
 
@@ -34,7 +35,7 @@ def pair_token_ids(
     Raises:
         DatasetError: every pair is too long.
     """
-    longest = min(max_length, getattr(model.config, "max_position_embeddings", max_length))
+    longest = min(max_length, context_of(model.config) or max_length)
     most = most_characters(tokenizer, longest)
     found: list[PairIds | None] = []
     for one in preferences:

@@ -1,6 +1,6 @@
-"""The context of a policy before its weights are loaded."""
+"""The context of a policy, before and after its weights are loaded."""
 
-from transformers import AutoConfig
+from transformers import AutoConfig, PretrainedConfig
 
 from assay_trainer.config import PolicyConfig
 
@@ -21,5 +21,10 @@ def known_context(policy: PolicyConfig) -> int | None:
         )
     except (OSError, ValueError):
         return None
-    context: int | None = getattr(config, "max_position_embeddings", None)
+    return context_of(config)
+
+
+def context_of(config: PretrainedConfig) -> int | None:
+    """Return the tokens of a loaded policy's context, or None if its configuration has none."""
+    context: int | None = getattr(config.get_text_config(), "max_position_embeddings", None)
     return context
