@@ -377,13 +377,13 @@ async def test_a_file_that_changes_is_refused_until_the_restart(
 async def test_two_groups_use_two_processes_where_the_operator_allows_it(tmp_path: Path) -> None:
     own = Own(FunctionProcesses(2))
     (tmp_path / "mine.py").write_text(
-        "import time\ndef score(task, answers):\n    time.sleep(0.5)\n    return [1, 0]\n"
+        "import time\ndef score(task, answers):\n    time.sleep(1.5)\n    return [1, 0]\n"
     )
     rubric = rubric_in(tmp_path, {"python": "mine.py:score"}, {})
     await asyncio.gather(by(rubric, own), by(rubric, own))  # starts both
     started = time.monotonic()
     await asyncio.gather(by(rubric, own), by(rubric, own))
-    assert time.monotonic() - started < 0.95
+    assert time.monotonic() - started < 2.5
     await own.close()
 
 

@@ -155,6 +155,6 @@ async def test_a_redis_that_hangs_costs_little(
     started = time.monotonic()
     for _ in range(100):
         assert await cache.get("k") is None
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 2.0, "a hundred waits of 0.1 s are 10 s"
     os.kill(own_valkey.process.pid, signal.SIGCONT)
     await cache.close()

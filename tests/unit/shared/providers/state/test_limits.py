@@ -177,7 +177,7 @@ async def test_tokens_used_beyond_what_was_reserved_are_taken(make: Make) -> Non
         grant.settle(300)
     started = time.monotonic()
     async with limiter.admit("p", limits, 70, "alice", 5):
-        assert 0.25 < time.monotonic() - started < 0.6  # 270 at 900 a second
+        assert 0.25 < time.monotonic() - started < 1.2  # 270 at 900 a second
 
 
 async def test_a_request_larger_than_the_bucket_goes_when_it_is_full(make: Make) -> None:
@@ -214,7 +214,7 @@ async def test_what_does_not_fit_within_the_deadline_is_refused(
         await upstream.ask(limiter, ONE, deadline_s=0.1)
     assert refusal.value.retry_after_s is not None
     assert refusal.value.retry_after_s >= 1
-    assert 0.1 <= time.monotonic() - started < 0.4
+    assert 0.1 <= time.monotonic() - started < 1.5
     await held.aclose()
     await upstream.ask(limiter, ONE, deadline_s=0.1)
 
@@ -258,14 +258,14 @@ async def test_a_pause_holds_all_and_refuses_who_cannot_wait(
 ) -> None:
     limiter = await make()
     await upstream.ask(limiter, NONE)
-    await limiter.pause("p", 0.4)
+    await limiter.pause("p", 0.95)
     started = time.monotonic()
     with pytest.raises(Overloaded) as refusal:
-        await upstream.ask(limiter, NONE, deadline_s=0.2)
-    assert time.monotonic() - started < 0.15, "it waits for what cannot come"
+        await upstream.ask(limiter, NONE, deadline_s=0.9)
+    assert time.monotonic() - started < 0.6, "it waits for what cannot come"
     assert refusal.value.retry_after_s == pytest.approx(1.0, abs=0.01)
     await upstream.ask(limiter, NONE)
-    assert 0.35 < time.monotonic() - started < 0.7
+    assert 0.9 < time.monotonic() - started < 2.0
     async with limiter.admit("another", NONE, 1, "alice", 0.1):
         pass
     await limiter.pause("p", 30)
@@ -404,7 +404,7 @@ async def test_a_redis_that_hangs_is_an_error_in_time(
         started = time.monotonic()
         with pytest.raises(TimedOut):
             await upstream.ask(limiter, ONE)
-        assert time.monotonic() - started < 0.5
+        assert time.monotonic() - started < 2.0
         os.kill(own_valkey.process.pid, signal.SIGCONT)
         await asyncio.sleep(0.1)
         # What was asked meanwhile may have been granted to who had gone, who gives it back.
