@@ -348,6 +348,8 @@ def _study(asked: argparse.Namespace, policies: Sequence[Mapping[str, str]]) -> 
     file = _yaml(_FILES / "report.yaml")
     kept = ("name", "kind", "evaluation", "run")
     file["policies"] = [{key: one[key] for key in kept if key in one} for one in policies]
+    names = [one["name"] for one in policies]
+    file["final"] = file["final"] if file["final"] in names else names[-1]
     path = asked.output / "report.yaml"
     path.write_text(yaml.safe_dump(file, sort_keys=False))
     _run(("or-debug", "report", str(path), "--output", str(asked.output / "report")), {})
