@@ -74,7 +74,7 @@ def _read(source: PreferenceSource, data_folder: Path | None) -> list[Preference
     parse = _parser(source.map, name, itertools.count())
     found: list[Preference] = []
     for path in files:
-        found += read_rows(path, source.map, parse)
+        found += read_rows(path, source.map, lambda row: _formatted(parse(row), row))
     if not found:
         raise DatasetError(f"{name} has no preferences", field="dpo.data")
     return found
@@ -95,10 +95,16 @@ def _imported(source: ImportedSource, data_folder: Path | None) -> list[Preferen
 
 
 def _formatted(found: Preference, row: object) -> Preference:
-    """Return the preference with the prompt's format, if `assay data pairs` wrote one."""
+    """Return the preference with the prompt's format, if the row has one.
+
+    Raises:
+        DatasetError: a raw prompt is a conversation.
+    """
     is_raw = isinstance(row, Mapping) and row.get("prompt_format") == PromptFormat.RAW
     if not is_raw:
         return found
+    if found.task.history:
+        raise DatasetError("a raw prompt is one text, not messages", field="prompt")
     task = found.task.model_copy(update={"prompt_format": PromptFormat.RAW})
     return replace(found, task=task)
 

@@ -4,17 +4,22 @@ Inference applies the same template to the same messages with the same tokenizer
 back with every group.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
 
 from jinja2 import TemplateError
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.errors import DatasetError
 from assay_shared.text.first_token import with_first_token
-from assay_shared.types import PromptFormat, Task
+from assay_shared.types import Message, PromptFormat, Task
 
 #: A chat template may add this number of tokens to the texts of a task.
 _TEMPLATE_TOKENS = 1024
+_END_FILES = ("config.json", "generation_config.json")
+_REPLY = "reply"
 
 
 def prompt_token_ids(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -22,7 +27,39 @@ def prompt_token_ids(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int
     if task.prompt_format is PromptFormat.RAW:
         ids = list(tokenizer.encode(task.prompt, add_special_tokens=False))
         return with_first_token(tokenizer, ids)
-    return list(tokenizer.encode(_rendered(task, tokenizer), add_special_tokens=False))
+    return list(tokenizer.encode(_rendered(task.messages, tokenizer), add_special_tokens=False))
+
+
+@lru_cache(maxsize=16)
+def end_ids(folder: Path) -> frozenset[int]:
+    """Return the ids at which a model's files say that an answer ends."""
+    found: set[object] = set()
+    for name in _END_FILES:
+        file = folder / name
+        if file.is_file():
+            value = json.loads(file.read_text()).get("eos_token_id")
+            found |= set(value) if isinstance(value, list) else {value}
+    return frozenset(one for one in found if isinstance(one, int))
+
+
+def answer_end_id(prompt_format: PromptFormat, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return the id that a taught answer ends with.
+
+    In a chat it is the one that the template writes behind a reply, such as `<end_of_turn>`, if
+    engines stop at it; else, and behind a raw prompt, the tokenizer's own end.
+    """
+    own = int(tokenizer.eos_token_id)
+    if prompt_format is PromptFormat.RAW:
+        return own
+    chat = [{"role": "user", "content": "question"}, {"role": "assistant", "content": _REPLY}]
+    try:
+        text = str(tokenizer.apply_chat_template(chat, tokenize=False))
+    except TemplateError:
+        return own
+    name = tokenizer.name_or_path
+    ends = {own, *(end_ids(Path(name)) if name else ())}
+    behind = tokenizer.encode(text.rpartition(_REPLY)[2], add_special_tokens=False)
+    return next((one for one in behind if one in ends), own)
 
 
 def answered_token_ids(
@@ -31,39 +68,32 @@ def answered_token_ids(
     """Return the ids of the prompt and its answer, and a mask of the ids to learn.
 
     Args:
-        with_history: also learn the replies in the task's history.
+        with_history: also learn the replies in the task's history, but for a greeting, which no
+            user asked for.
 
     Raises:
         DatasetError: the chat template changes a reply.
     """
     ids: list[int] = []
     is_reply: list[bool] = []
+    end_id = answer_end_id(task.prompt_format, tokenizer)
+
+    def go_on(prompt: Sequence[int], reply: str) -> None:
+        if list(prompt[: len(ids)]) != ids:
+            raise DatasetError(
+                "the chat template does not show a reply as it was given", field=task.id
+            )
+        answer = [*tokenizer.encode(reply, add_special_tokens=False), end_id]
+        is_reply.extend([False] * (len(prompt) - len(ids)) + [True] * len(answer))
+        ids[:] = [*prompt, *answer]
+
     for at, message in enumerate(task.history if with_history else ()):
-        if message.role == "assistant":
-            before = task.model_copy(update={"history": task.history[: at - 1]})
-            earlier = before.model_copy(update={"prompt": task.history[at - 1].content})
-            _go_on(ids, is_reply, earlier, message.content, tokenizer)
-    _go_on(ids, is_reply, task, answer, tokenizer)
+        earlier = task.history[:at]
+        if message.role == "assistant" and any(one.role == "user" for one in earlier):
+            text = _rendered(earlier, tokenizer)
+            go_on(tokenizer.encode(text, add_special_tokens=False), message.content)
+    go_on(prompt_token_ids(task, tokenizer), answer)
     return ids, is_reply
-
-
-def _go_on(
-    ids: list[int],
-    is_reply: list[bool],
-    task: Task,
-    reply: str,
-    tokenizer: PreTrainedTokenizerBase,
-) -> None:
-    """Add the prompt of `task` as far as it goes beyond `ids`, and the reply to it."""
-    prompt = prompt_token_ids(task, tokenizer)
-    if prompt[: len(ids)] != ids:
-        raise DatasetError("the chat template does not show a reply as it was given", field=task.id)
-    answer = [
-        *tokenizer.encode(reply, add_special_tokens=False),
-        int(tokenizer.eos_token_id),
-    ]
-    is_reply += [False] * (len(prompt) - len(ids)) + [True] * len(answer)
-    ids[:] = prompt + answer
 
 
 def refused_by_template(
@@ -74,14 +104,14 @@ def refused_by_template(
     for task in tasks:
         try:
             if task.prompt_format is not PromptFormat.RAW:
-                _rendered(task, tokenizer)
+                _rendered(task.messages, tokenizer)
         except TemplateError as error:
             found.append((task, f"the chat template refuses it: {error}"))
     return found
 
 
-def _rendered(task: Task, tokenizer: PreTrainedTokenizerBase) -> str:
-    turns = [message.model_dump() for message in task.messages]
+def _rendered(messages: Iterable[Message], tokenizer: PreTrainedTokenizerBase) -> str:
+    turns = [message.model_dump() for message in messages]
     return str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
 
 

@@ -12,10 +12,17 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
 from assay_shared.clients.http import NO_RETRY
-from assay_shared.errors import NotReady, TimedOut, Unreachable
-from assay_shared.types import FolderWeights
+from assay_shared.errors import (
+    ConfigError,
+    DatasetError,
+    NotReady,
+    TimedOut,
+    Unreachable,
+    WeightsRefused,
+)
+from assay_shared.types import FolderWeights, Task
 from assay_trainer.curriculum.state import BatcherState
-from assay_trainer.data.tokenization import answered_token_ids
+from assay_trainer.data.tokenization import answered_token_ids, refused_by_template
 from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.network.adapters import add_adapter
@@ -102,7 +109,7 @@ def check_servable(run: RunContext) -> None:
 
     Raises:
         InvalidInput: inference reads no folder of this run.
-        WeightsRefused: the engine does not serve this model or its tokenizer.
+        ConfigError: the engine does not serve this model or its tokenizer.
     """
     if run.settings.weight_transfer == "upload":
         return
@@ -112,15 +119,37 @@ def check_servable(run: RunContext) -> None:
         async with InferenceClient.from_settings(run.settings, retry=NO_RETRY) as client:
             await client.check_weights(folder)
 
-    with suppress(Unreachable, NotReady, TimedOut):
-        asyncio.run(check())
+    try:
+        with suppress(Unreachable, NotReady, TimedOut):
+            asyncio.run(check())
+    except WeightsRefused as error:
+        policy = run.config.policy
+        raise ConfigError(
+            f"inference does not serve a copy of {policy.hub or policy.folder}: {error.message}",
+            field="policy",
+            hint=error.hint,
+        ) from None
+
+
+def _probe_task(sets: RunSets, tokenizer: PreTrainedTokenizerBase) -> Task:
+    reason = ""
+    for task in sets.train.dataset.tasks:
+        refused = refused_by_template([task], tokenizer)
+        if not refused:
+            return task
+        reason = refused[0][1]
+    raise DatasetError(f"no training task can be shown to the policy: {reason}", field="data.train")
 
 
 def make_publisher(
     run: RunContext, sets: RunSets, tokenizer: PreTrainedTokenizerBase
 ) -> WeightPublisher:
-    """Return the publisher of the run's weights; its probe is the first training task."""
-    task = sets.train.dataset.tasks[0]
+    """Return the publisher of the run's weights; its probe is the first training task.
+
+    Raises:
+        DatasetError: the policy's chat template refuses all training tasks.
+    """
+    task = _probe_task(sets, tokenizer)
     ids, _ = answered_token_ids(task, task.gold or "", tokenizer)
     transfer: Literal["folder", "upload"] = "folder"
     if run.settings.weight_transfer == "upload":

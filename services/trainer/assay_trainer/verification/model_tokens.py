@@ -1,6 +1,5 @@
 """The control tokens of a model, and the ids of a raw text, by the model's own tokenizer."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,10 +8,10 @@ from typing import Any
 
 from assay_shared.errors import WeightsRefused
 from assay_trainer.data.control_tokens import control_tokens
+from assay_trainer.data.tokenization import end_ids
 
 #: Some tokenizers add runs of spaces and single signs, which are ordinary text.
 _LEAST_CHARACTERS = 2
-_END_FILES = ("config.json", "generation_config.json")
 
 
 @dataclass(frozen=True)
@@ -80,14 +79,4 @@ def read_tokens(folder: Path) -> ModelTokens:
         tokenizer = auto.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise WeightsRefused(f"the tokenizer of {folder} cannot be read: {error}") from None
-    return ModelTokens(tokenizer, frozenset(_ends(folder)))
-
-
-def _ends(folder: Path) -> set[int]:
-    found: set[int] = set()
-    for name in _END_FILES:
-        file = folder / name
-        if file.is_file():
-            value = json.loads(file.read_text()).get("eos_token_id")
-            found |= set(value) if isinstance(value, list) else {value}
-    return {one for one in found if isinstance(one, int)}
+    return ModelTokens(tokenizer, end_ids(folder))

@@ -9,7 +9,7 @@ from assay_shared.types import CallCase, Message, Role
 from assay_trainer.config import GeneratedSource, HumanEvalSource, JsonlSource
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 from assay_trainer.data.synthetic import DOMAINS, generate
-from assay_trainer.data.tokenization import answered_token_ids, prompt_token_ids
+from assay_trainer.data.tokenization import prompt_token_ids
 from assay_trainer.learner.network.model import train_tokenizer
 from tests.support.fakes import make_task
 from tests.support.policies import TEXTS
@@ -218,32 +218,6 @@ def test_a_row_may_go_on_a_conversation(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="history goes with the prompt format `chat`"):
         make_task("t", history=tuple(said), prompt_format="raw")
-
-
-@pytest.mark.parametrize(
-    ("with_history", "learnt"), [(False, "4<|end|>"), (True, "5<|end|>4<|end|>")]
-)
-def test_of_a_conversation_the_last_reply_is_learnt_or_all_of_them(
-    with_history: bool, learnt: str
-) -> None:
-    said = (Message(role="user", content="2 + 2?"), Message(role="assistant", content="5"))
-    task = make_task("t", prompt="Really?", history=said)
-    tokenizer = train_tokenizer(TEXTS, 320)
-    ids, is_learnt = answered_token_ids(task, "4", tokenizer, with_history=with_history)
-    assert ids == [*prompt_token_ids(task, tokenizer), *tokenizer.encode("4<|end|>")]
-    marked = [token_id for token_id, one in zip(ids, is_learnt, strict=True) if one]
-    assert tokenizer.decode(marked) == learnt
-
-
-def test_a_template_that_changes_replies_is_named_where_they_are_to_be_learnt() -> None:
-    said = (Message(role="user", content="2 + 2?"), Message(role="assistant", content="5"))
-    task = make_task("t", prompt="Really?", history=said)
-    tokenizer = train_tokenizer(TEXTS, 320)
-    tokenizer.chat_template = str(tokenizer.chat_template).replace(
-        "message.content }}", "message.content | replace('5', '') }}"
-    )
-    with pytest.raises(DatasetError, match="does not show a reply as it was given"):
-        answered_token_ids(task, "4", tokenizer, with_history=True)
 
 
 def test_a_folder_stands_for_the_tasks_of_all_its_cells(tmp_path: Path) -> None:

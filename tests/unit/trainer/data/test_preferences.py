@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from assay_shared.errors import DatasetError, RoleError
-from assay_shared.types import Message, Role
+from assay_shared.types import Message, PromptFormat, Role
 from assay_trainer.data.preferences import Preference, open_preferences
 from assay_trainer.table_source import PreferenceFile, PreferenceHub, PreferenceMap
 from tests.support.hub import LocalHub
@@ -48,6 +48,15 @@ def test_a_prompt_may_be_a_chat(tmp_path: Path, suffix: str) -> None:
     (one,) = opened(write(tmp_path / f"p.{suffix}", [ROWS[0] | {"prompt": CHAT}]))
     assert one.task.prompt == "2 + 3?"
     assert one.task.history == (Message(role="system", content="Be short."),)
+
+
+def test_a_row_may_name_a_raw_prompt(tmp_path: Path) -> None:
+    row = ROWS[0] | {"prompt_format": "raw"}
+    first, second = opened(write(tmp_path / "p.jsonl", [row, ROWS[1]]))
+    assert first.task.prompt_format is PromptFormat.RAW
+    assert second.task.prompt_format is PromptFormat.CHAT
+    with pytest.raises(DatasetError, match="a raw prompt is one text"):
+        opened(write(tmp_path / "q.jsonl", [row | {"prompt": CHAT}]))
 
 
 def test_a_map_takes_answers_out_of_chats(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import Message
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
+from assay_trainer.data.tokenization import answered_token_ids
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.pipeline.context import RunContext
@@ -23,7 +24,7 @@ from assay_trainer.pipeline.given_rows import (
     run_dpo,
     run_sft,
 )
-from assay_trainer.pipeline.policy import Policy, initial_policy, stage_model
+from assay_trainer.pipeline.policy import Policy, initial_policy, make_publisher, stage_model
 from assay_trainer.pipeline.run_sets import (
     RunSets,
     check_for_leaks,
@@ -190,6 +191,19 @@ def test_rows_that_the_chat_template_refuses_are_left_out(tmp_path: Path) -> Non
     aside = {str(e.data["task"]): str(e.data["reason"]) for e in told if e.kind == "task_set_aside"}
     assert aside[tasks[3].id] == "the chat template refuses it: no system"
     assert "longer than a context of 128" in aside[tasks[5].id]
+
+
+def test_the_probe_is_the_first_task_that_the_chat_template_takes(tmp_path: Path) -> None:
+    run, sets, (_, tokenizer), _ = opened(tmp_path, config_of(tmp_path))
+    tokenizer.chat_template = REFUSES_SYSTEM + str(tokenizer.chat_template)
+    tasks = sets.train.dataset.tasks
+    system = {"history": (Message(role="system", content="Be brief."),)}
+    tasks[0] = tasks[0].model_copy(update=system)
+    ids, _ = answered_token_ids(tasks[1], tasks[1].gold or "", tokenizer)
+    assert make_publisher(run, sets, tokenizer)._probe_ids == ids[:128]
+    tasks[:] = [one.model_copy(update=system) for one in tasks]
+    with pytest.raises(DatasetError, match="no training task can be shown .* no system"):
+        make_publisher(run, sets, tokenizer)
 
 
 def test_demonstrations_with_a_control_token_are_set_aside(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from assay_shared.errors import DatasetError
 from assay_shared.statistics.interval import Interval, normal_interval, wilson_bounds
 from assay_trainer.config import DPOConfig
 from assay_trainer.data.preferences import Preference
-from assay_trainer.data.tokenization import most_characters, prompt_token_ids
+from assay_trainer.data.tokenization import answer_end_id, most_characters, prompt_token_ids
 from assay_trainer.events import DPOMeasured, DPOStep
 from assay_trainer.learner.given_rows.callbacks import StageAttempt, step_facts
 from assay_trainer.learner.given_rows.training_rows import PairIds, num_updates
@@ -43,8 +43,9 @@ def pair_token_ids(
             found.append(None)
             continue
         prompt = prompt_token_ids(one.task, tokenizer)
+        end_id = answer_end_id(one.task.prompt_format, tokenizer)
         chosen, rejected = (
-            [*tokenizer.encode(text, add_special_tokens=False), int(tokenizer.eos_token_id)]
+            [*tokenizer.encode(text, add_special_tokens=False), end_id]
             for text in (one.chosen, one.rejected)
         )
         fits = len(prompt) + max(len(chosen), len(rejected)) <= longest

@@ -1,6 +1,7 @@
 """The policy model: a small new model with its own tokenizer, or a model from a folder."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -15,11 +16,13 @@ from transformers import (
 )
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from assay_shared.errors import NotFound
+from assay_shared.errors import InvalidInput, NotFound
 from assay_shared.weights import checkpoint
 from assay_trainer.config import NewPolicyConfig
 from assay_trainer.weights.served_dtype import keep_served_dtypes
 
+#: Of the tensors that an error names.
+_MOST_SHOWN = 5
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -104,13 +107,64 @@ def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
     Raises:
         NotFound: the folder has no model.
+        InvalidInput: its tensors are not those of its configuration.
     """
     check_folder(folder)
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype="auto"
+    model: PreTrainedModel
+    report: dict[str, Collection[object]]
+    model, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
+        folder,
+        local_files_only=True,
+        use_safetensors=True,
+        trust_remote_code=False,
+        dtype="auto",
+        ignore_mismatched_sizes=True,  # they are in the report
+        output_loading_info=True,
     )
+    _check_tensors(folder, report, model.state_dict())
     keep_served_dtypes(model)
-    tokenizer = AutoTokenizer.from_pretrained(
-        folder, local_files_only=True, trust_remote_code=False
-    )
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidInput(f"the tokenizer of {folder} cannot be read: {reason}") from None
     return model.float(), tokenizer
+
+
+def _check_tensors(
+    folder: Path, report: Mapping[str, Collection[object]], own: Collection[str]
+) -> None:
+    """Check that no weight was left to chance, and no layer of the folder was left out.
+
+    Tensors of another purpose, such as a value head, may be left out.
+
+    Args:
+        report: of `from_pretrained`: names by what is wrong with them, such as `missing_keys`.
+        own: the names of the model's tensors.
+
+    Raises:
+        InvalidInput: one was; names some of them.
+    """
+    wrong = {kind.removesuffix("_keys"): sorted(map(str, keys)) for kind, keys in report.items()}
+    kinds = set(map(_of_any_layer, own))
+    wrong["unexpected"] = [
+        one for one in wrong.get("unexpected", ()) if _of_any_layer(one) in kinds
+    ]
+    told = [
+        f"{kind}: {', '.join(names[:_MOST_SHOWN])}"
+        + (f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else "")
+        for kind, names in wrong.items()
+        if names
+    ]
+    if told:
+        raise InvalidInput(
+            f"the tensors in {folder} are not those of its config.json: {'; '.join(told)}",
+            hint="take a whole checkpoint of a causal language model; a base model without its "
+            "head cannot be trained",
+        )
+
+
+def _of_any_layer(name: str) -> str:
+    return re.sub(r"\d+", "N", name)

@@ -1,0 +1,70 @@
+"""A checkpoint whose tensors are not those of its configuration is not trained."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from assay_shared.errors import InvalidInput
+from assay_trainer.learner.network.model import load_policy, train_tokenizer
+from tests.support.policies import TEXTS
+
+Tensors = dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tokenizer = train_tokenizer(TEXTS, 320)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+    )
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    return tmp_path
+
+
+def rewrite(folder: Path, change: Callable[[Tensors], object]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda one: one.pop("lm_head.weight"), "missing: lm_head.weight"),
+        (lambda one: one.pop("model.layers.1.mlp.up_proj.weight"), r"missing: model.layers.1.mlp"),
+        (
+            lambda one: one.update({"model.norm.weight": torch.ones(8)}),
+            r"mismatched: .*model.norm.weight",
+        ),
+    ],
+)
+def test_a_tensor_that_would_be_left_to_chance_is_named(
+    folder: Path, change: Callable[[Tensors], object], reason: str
+) -> None:
+    rewrite(folder, change)
+    with pytest.raises(InvalidInput, match=reason):
+        load_policy(folder)
+
+
+def test_a_layer_that_the_configuration_leaves_out_is_named(folder: Path) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": 1}))
+    with pytest.raises(InvalidInput, match=r"unexpected: model.layers.1.*and 4 more"):
+        load_policy(folder)
+
+
+def test_a_value_head_is_left_out(folder: Path) -> None:
+    rewrite(folder, lambda one: one.update({"v_head.weight": torch.ones(1, 16)}))
+    model, _ = load_policy(folder)
+    assert "v_head.weight" not in model.state_dict()
