@@ -130,8 +130,6 @@ def _parser(
         for half in filter(None, map(find_half_character, [*said, texts])):
             message = "must be Unicode text without lone surrogates"
             raise DatasetError(message, field=str(half[0]))
-        if texts["chosen"] == texts["rejected"]:
-            raise DatasetError("must differ from chosen", field="rejected")
         task = Task(
             id=f"{name}/{next(numbers)}",
             dataset=name,

@@ -130,7 +130,7 @@ def clean_demonstrations(
 def clean_pairs(
     run: RunContext, preferences: Sequence[Preference], policy: Policy
 ) -> list[Preference]:
-    """Return the pairs without a control token whose prompt the chat template takes.
+    """Return the pairs of two answers, without a control token, that the chat template takes.
 
     Raises:
         DatasetError: too many are left out.
@@ -139,18 +139,25 @@ def clean_pairs(
     unclean = with_control_tokens(rows, policy[1])
     run.record("channel_checked", stage="dpo", num_rows=len(rows), num_unclean=len(unclean))
     refused = refused_by_template((one.task for one in preferences), policy[1])
-    if len(unclean) + len(refused) > math.ceil(run.config.data.max_set_aside_share * len(rows)):
-        task, reason = (unclean or refused)[0]
+    equal = [
+        (one.task, "chosen and rejected are equal")
+        for one in preferences
+        if one.chosen == one.rejected
+    ]
+    found = {"control tokens": unclean, "chat template": refused, "equal answers": equal}
+    left_out = {task.id for some in found.values() for task, _ in some}
+    if len(left_out) > math.ceil(run.config.data.max_set_aside_share * len(rows)):
+        task, reason = (unclean or refused or equal)[0]
         raise DatasetError(
-            f"{len(unclean)} of {len(rows)} pairs have control tokens, and the chat template "
-            f"refuses {len(refused)}; {task.id}: {reason}",
+            f"{len(unclean)} of {len(rows)} pairs have control tokens, the chat template refuses "
+            f"{len(refused)}, and {len(equal)} have equal answers; {task.id}: {reason}",
             field="data.max_set_aside_share",
-            hint="take the chat template's tokens and unknown roles out of the rows",
+            hint="take the chat template's tokens, unknown roles and pairs without a difference "
+            "out of the rows",
         )
-    for why, some in (("control tokens", unclean), ("chat template", refused)):
+    for why, some in found.items():
         if some:
             run.record("pairs_left_out", num_pairs=len(some), reason=why)
-    left_out = {task.id for task, _ in (*unclean, *refused)}
     return [one for one in preferences if one.task.id not in left_out]
 
 

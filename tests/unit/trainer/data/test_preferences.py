@@ -77,7 +77,6 @@ def test_a_map_takes_answers_out_of_chats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "field", "message"),
     [
-        ({"rejected": "5"}, "rejected", "must differ from chosen"),
         ({"chosen": " \n"}, "chosen", "must not be empty"),
         ({"prompt": ""}, "prompt", "must not be empty"),
         ({"chosen": None}, "chosen", "is null"),

@@ -172,6 +172,17 @@ REFUSES_SYSTEM = (
 )
 
 
+def test_pairs_of_equal_answers_are_left_out(tmp_path: Path) -> None:
+    run, sets, policy, told = opened(tmp_path, config_of(tmp_path))
+    first, *rest = sets.preferences
+    assert clean_pairs(run, [replace(first, rejected=first.chosen), *rest], policy) == rest
+    assert [event.data["reason"] for event in told if event.kind == "pairs_left_out"] == [
+        "equal answers"
+    ]
+    with pytest.raises(DatasetError, match="40 have equal answers"):
+        clean_pairs(run, [replace(one, rejected=one.chosen) for one in sets.preferences], policy)
+
+
 def test_rows_that_the_chat_template_refuses_are_left_out(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     run, sets, (model, tokenizer), told = opened(tmp_path, config)
