@@ -104,7 +104,7 @@ def clean_demonstrations(
     The tasks of the others are set aside.
 
     Raises:
-        DatasetError: too many are.
+        DatasetError: too many are, or nothing is left to learn.
     """
 
     def chosen() -> list[Demonstration]:
@@ -124,7 +124,14 @@ def clean_demonstrations(
         with_history = config.learn_history
         refused += too_long_to_learn(answered, policy[1], context, with_history=with_history)
     sets.demonstrations.set_aside.add_all([*unclean, *refused])
-    return chosen() if unclean or refused else given
+    found = chosen() if unclean or refused else given
+    if not found:
+        raise DatasetError(
+            "no training task has a gold answer to learn from",
+            field="sft",
+            hint="give tasks a `gold`, or name demonstrations in data.demonstrations",
+        )
+    return found
 
 
 def clean_pairs(

@@ -14,7 +14,7 @@ from assay_trainer.learner.given_rows.dpo import pair_token_ids
 from assay_trainer.learner.given_rows.training_rows import hold_out, num_updates
 from assay_trainer.learner.network.memory import MemoryEstimate, Training, estimate_memory
 from assay_trainer.pipeline.context import RunContext
-from assay_trainer.pipeline.given_rows import clean_demonstrations
+from assay_trainer.pipeline.given_rows import clean_demonstrations, clean_pairs
 from assay_trainer.pipeline.policy import Policy
 from assay_trainer.pipeline.run_sets import RunSets
 
@@ -152,8 +152,9 @@ def _sft(run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig) -> S
 
 
 def _dpo(run: RunContext, sets: RunSets, policy: Policy, config: DPOConfig) -> StagePlan:
-    ids = pair_token_ids(sets.preferences, *policy, config.max_length)
-    kept = [(one, own) for one, own in zip(sets.preferences, ids, strict=True) if own is not None]
+    preferences = clean_pairs(run, sets.preferences, policy)
+    ids = pair_token_ids(preferences, *policy, config.max_length)
+    kept = [(one, own) for one, own in zip(preferences, ids, strict=True) if own is not None]
     rows, _ = hold_out(
         kept,
         lambda pair: pair[0].task,
@@ -163,7 +164,7 @@ def _dpo(run: RunContext, sets: RunSets, policy: Policy, config: DPOConfig) -> S
     )
     longest = max(len(own[0]) + max(len(own[1]), len(own[2])) for _, own in rows)
     found = _given_rows(run, policy[0], "dpo", config, len(rows), 2 * longest)
-    return found.model_copy(update={"num_left_out": len(ids) - len(kept)})
+    return found.model_copy(update={"num_left_out": len(sets.preferences) - len(kept)})
 
 
 def _given_rows(

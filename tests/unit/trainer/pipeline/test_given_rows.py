@@ -217,6 +217,16 @@ def test_the_probe_is_the_first_task_that_the_chat_template_takes(tmp_path: Path
         make_publisher(run, sets, tokenizer)
 
 
+def test_tasks_without_gold_teach_nothing(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    run, sets, policy, _ = opened(tmp_path, config)
+    tasks = sets.demonstrations.dataset.tasks
+    tasks[:] = [one.model_copy(update={"gold": None}) for one in tasks]
+    assert config.sft is not None
+    with pytest.raises(DatasetError, match="no training task has a gold answer"):
+        clean_demonstrations(run, sets, policy, config.sft)
+
+
 def test_demonstrations_with_a_control_token_are_set_aside(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     run, sets, policy, told = opened(tmp_path, config)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from assay_shared.errors import DatasetError
 from assay_trainer.config import SFTConfig
 from assay_trainer.data.dataset import Demonstration
 from assay_trainer.data.tokenization import answered_token_ids
@@ -34,8 +33,6 @@ def train_sft(
         validation_loss,
     )
 
-    if not demonstrations:
-        raise DatasetError("no training task has a gold answer to learn from", field="sft")
     train_rows, validation_rows = (
         [
             answered_token_ids(one.task, one.answer, tokenizer, with_history=config.learn_history)
