@@ -81,7 +81,8 @@ class ServedPolicy:
                 raise Conflict(
                     f"version {served.version} is served, and versions never go backwards",
                     field="policy.version",
-                    hint=f"announce {served.version + 1} or above",
+                    hint=f"announce {served.version + 1} or above; if another run publishes here, "
+                    "give each run an inference of its own",
                 )
             try:
                 folder = None

@@ -130,7 +130,8 @@ class GroupStore:
         try:
             return command(*arguments, **options)
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise Unreachable(f"no Redis: {error}", service="redis") from error
+            hint = "start the services (assay up), or set ASSAY_REDIS_URL"
+            raise Unreachable(f"no Redis: {error}", service="redis", hint=hint) from error
         except redis.OutOfMemoryError as error:
             hint = "give it more (maxmemory), or let fewer groups be in flight (grpo.max_staleness)"
             raise Overloaded(f"Redis is full: {error}", service="redis", hint=hint) from error
