@@ -82,7 +82,7 @@ class ServedPolicy:
                     f"version {served.version} is served, and versions never go backwards",
                     field="policy.version",
                     hint=f"announce {served.version + 1} or above; if another run publishes here, "
-                    "give each run an inference of its own",
+                    "give each run a separate inference",
                 )
             try:
                 folder = None

@@ -29,7 +29,7 @@ class Diverged(InvalidInput):
         return cls(
             f"{name} is {value} {where}",
             hint="begin a run with a smaller learning_rate of this stage; if the first loss is not "
-            "finite, look at the policy's weights",
+            "finite, check the policy's weights",
         )
 
 

@@ -32,5 +32,5 @@ def test_a_loss_that_is_no_number_ends_the_run(name: str) -> None:
     assert seen == [7]
     with pytest.raises(Diverged, match=f"{name} is nan at step 7") as ended:
         progress.on_log(*arguments, logs={"loss": 0.5, "grad_norm": 1.0, name: float("nan")})  # type: ignore[arg-type]
-    assert isinstance(ended.value, CallerError), "an ablation goes on without this arm"
+    assert isinstance(ended.value, CallerError), "an ablation continues without this arm"
     assert "learning_rate" in str(ended.value)
