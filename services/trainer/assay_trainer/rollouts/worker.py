@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
+from pydantic import Field
+
 from assay_shared.errors import AssayError, to_failure
 from assay_shared.interfaces import Environment, Generator, RewardService
 from assay_shared.runtime.gather import gather
@@ -16,6 +18,7 @@ from assay_shared.types import (
     Failure,
     FinishReason,
     GenerateRequest,
+    GenerateResponse,
     Group,
     GroupRequest,
     PromptFormat,
@@ -70,6 +73,16 @@ async def _renewed(store: GroupStore, key: str) -> AsyncIterator[None]:
         await asyncio.to_thread(store.release, key)
 
 
+class PartialResponse(GenerateResponse):
+    """Samples of a source that has a request for each: some may have no answer.
+
+    An empty completion stands in the place of a sample without an answer.
+    """
+
+    #: By the index of a sample: why it has no answer.
+    lost: dict[int, Failure] = Field(default_factory=dict)
+
+
 async def run_group(
     request: GroupRequest, generator: Generator, rewarder: RewardService, worker: str
 ) -> ScoredGroup:
@@ -101,28 +114,32 @@ async def run_group(
 async def _generate(
     request: GroupRequest, generator: Generator, environment: Environment
 ) -> tuple[Group, dict[int, Failure]]:
-    """Return the rollouts, and by index the failures of broken-off episodes."""
+    """Return the rollouts, and by index the failures of lost samples and broken-off episodes."""
     task = request.task
     if task.prompt_format is PromptFormat.RAW:
         prompt = GenerateRequest(prompt=task.prompt, sampling=request.sampling)
     else:
         prompt = GenerateRequest(messages=task.messages, sampling=request.sampling)
     response = await generator.generate(prompt)
-    rollouts, lost = tuple(map(Rollout.of, response.completions)), dict[int, Failure]()
+    rollouts = list(map(Rollout.of, response.completions))
+    lost = dict(response.lost) if isinstance(response, PartialResponse) else {}
     if task.environment is not None:
+        begun = [index for index in range(len(rollouts)) if index not in lost]
         episodes = await gather(
-            Episode(task, response.prompt_token_ids, first, index).play(
+            Episode(task, response.prompt_token_ids, response.completions[index], index).play(
                 request.sampling, generator, environment
             )
-            for index, first in enumerate(response.completions)
+            for index in begun
         )
-        rollouts = tuple(episode.rollout for episode in episodes)
-        lost = {i: e.failure for i, e in enumerate(episodes) if e.failure is not None}
+        for index, episode in zip(begun, episodes, strict=True):
+            rollouts[index] = episode.rollout
+            if episode.failure is not None:
+                lost[index] = episode.failure
     group = Group(
         key=request.key,
         task=task,
         prompt_token_ids=response.prompt_token_ids,
-        rollouts=rollouts,
+        rollouts=tuple(rollouts),
     )
     return group, lost
 
@@ -133,7 +150,9 @@ async def _score(
     """Return the rewards in the order of the rollouts; the failures of `lost` are kept."""
     whole = [index for index in range(len(group.rollouts)) if index not in lost]
     if not whole:
-        return ScoreResponse(rewards=tuple(Unscored(failure=lost[i]) for i in lost), scorer="")
+        return ScoreResponse(
+            rewards=tuple(Unscored(failure=lost[i]) for i in sorted(lost)), scorer=""
+        )
     response = await rewarder.score(
         ScoreRequest(
             task=request.task,

@@ -13,7 +13,7 @@ from pydantic import JsonValue, TypeAdapter
 from pydantic_core import to_json
 
 from assay_shared.clients import ServiceClient
-from assay_shared.errors import InvalidInput
+from assay_shared.errors import AssayError, InvalidInput, to_failure
 from assay_shared.runtime.gather import gather
 from assay_shared.types import (
     Completion,
@@ -25,12 +25,17 @@ from assay_shared.types import (
 )
 from assay_trainer.evaluate.answers.generators import UNKNOWN
 from assay_trainer.evaluate.answers.replies import ReadReply, read_answer, refuse_fault
+from assay_trainer.rollouts.worker import PartialResponse
 
 _REPLY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 #: Of replies that must have an answer: a fault in its place is asked for again.
 _ANSWER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _JSON = MappingProxyType({"content-type": "application/json"})
 Reply = TypeVar("Reply")
+#: In the place of a lost sample.
+_NO_ANSWER = Completion(
+    token_ids=(), logprobs=(), text="", finish_reason=FinishReason.STOP, policy=UNKNOWN
+)
 _SEED_OF_SAMPLE = 32_452_843
 _MAX_SEED = 2**31
 
@@ -75,11 +80,11 @@ class ServerGenerator:
     _handles: "count[int]" = field(default_factory=lambda: count(1))
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
-        """Return `n` samples, each by a request with its own seed.
+        """Return `n` samples, each by a request with its own seed; some may be lost.
 
         Raises:
-            InvalidInput: the server refuses the request, or ids are asked for that it never gave.
-            InfrastructureError: no usable answer in the retry budget.
+            InvalidInput: ids are asked for that the server never gave, or it refuses all requests.
+            InfrastructureError: no request has a usable answer in the retry budget.
         """
         messages = request.messages
         prompt_ids: tuple[int, ...] = ()
@@ -87,10 +92,22 @@ class ServerGenerator:
             prompt_ids = request.token_ids
             messages = (*self._conversation(prompt_ids), *request.then)
         sampling = request.sampling
-        completions = await gather(
-            self._sample(request.prompt, messages, sampling, index) for index in range(sampling.n)
+
+        async def sample(index: int) -> Completion | AssayError:
+            try:
+                return await self._sample(request.prompt, messages, sampling, index)
+            except AssayError as error:
+                return error
+
+        found = await gather(sample(index) for index in range(sampling.n))
+        errors = {at: one for at, one in enumerate(found) if isinstance(one, AssayError)}
+        if len(errors) == len(found):
+            raise errors[0]
+        return PartialResponse(
+            prompt_token_ids=prompt_ids,
+            completions=tuple(one if isinstance(one, Completion) else _NO_ANSWER for one in found),
+            lost={at: to_failure(one, self.server.service) for at, one in errors.items()},
         )
-        return GenerateResponse(prompt_token_ids=prompt_ids, completions=tuple(completions))
 
     def _conversation(self, token_ids: tuple[int, ...]) -> tuple[Message, ...]:
         handle = next((one for one in reversed(token_ids) if one), 0)

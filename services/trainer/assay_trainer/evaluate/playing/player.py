@@ -206,6 +206,8 @@ def _record(
         score_s=scored.score_time_s,
     )
     if not isinstance(reward, Scored):
+        if not rollout.text and not rollout.token_ids:
+            return lost_sample(unit.task.id, index, reward.failure)  # it has no answer
         return record.model_copy(update={"failure": reward.failure, "measures": reward.measures})
     details = {one.name: one.detail for one in reward.components if one.detail}
     return record.model_copy(

@@ -68,6 +68,24 @@ async def test_every_setting_reaches_the_server_and_each_sample_has_its_seed(ser
     assert first["seed"] != second["seed"]
 
 
+async def test_a_refused_request_costs_its_sample_alone(serve: Serve) -> None:
+    double = Double(serve, lambda number: (400, {}) if number == 2 else (200, REPLY))
+    found = await generated(
+        double, CHAT.model_copy(update={"sampling": SAMPLING.model_copy(update={"n": 4})})
+    )
+    ((lost, failure),) = found.lost.items()
+    assert "400" in failure.message
+    texts = [one.text for one in found.completions]
+    assert texts.pop(lost) == ""
+    assert texts == ["yes"] * 3
+    assert len(double.bodies) == 4
+
+
+async def test_a_server_that_refuses_all_is_an_error(serve: Serve) -> None:
+    with pytest.raises(InvalidInput):
+        await generated(Double(serve, lambda _: (400, {})), CHAT)
+
+
 async def test_an_episode_is_sent_as_messages(serve: Serve) -> None:
     double = Double(serve, lambda _: (200, REPLY))
     one = CHAT.model_copy(update={"sampling": SamplingParams(n=1)})

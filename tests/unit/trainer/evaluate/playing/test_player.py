@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from assay_shared.errors import Unreachable
+from assay_shared.errors import Unreachable, to_failure
 from assay_shared.interfaces import Generator
 from assay_shared.types import (
     ComponentReport,
     Cost,
     FailureClass,
+    GenerateRequest,
+    GenerateResponse,
     PolicyVersion,
     PromptFormat,
     ScoreRequest,
@@ -18,6 +20,7 @@ from assay_shared.types import (
 )
 from assay_trainer.evaluate.playing.player import PlayUnit, UnitPlayer, pass_ratio
 from assay_trainer.evaluation.records.protocol import Protocol
+from assay_trainer.rollouts.worker import PartialResponse
 from tests.support.fakes import POLICY, FakeGenerator, FakeRewarder, make_task
 
 
@@ -124,6 +127,31 @@ async def test_one_sample_may_fail_alone() -> None:
 
     assert [one.failure is None for one in records] == [True, False]
     assert records[1].text == "lost"
+
+
+class LosesTheFirst(FakeGenerator):
+    """Has no answer for the first sample."""
+
+    async def generate(self, request: GenerateRequest) -> GenerateResponse:
+        found = await super().generate(request)
+        nothing = found.completions[0].model_copy(update={"token_ids": (), "text": ""})
+        return PartialResponse(
+            prompt_token_ids=found.prompt_token_ids,
+            completions=(nothing.model_copy(update={"logprobs": ()}), *found.completions[1:]),
+            lost={0: to_failure(Unreachable("planted"), "server")},
+        )
+
+
+async def test_a_sample_without_an_answer_is_not_scored_and_the_others_are() -> None:
+    rewarder = FakeRewarder({"right": 1.0, "": 0.0})
+
+    records, _ = await player(LosesTheFirst(["x", "right"]), rewarder).play(UNIT)
+
+    lost, found = records
+    assert lost.failure is not None
+    assert (lost.index, lost.outcome, lost.num_tokens) == (2, None, None)
+    assert "planted" in lost.failure.message
+    assert (found.index, found.text, found.reward) == (3, "right", 1.0)
 
 
 async def test_samples_of_other_weights_are_failures() -> None:
