@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -29,7 +30,7 @@ from assay_reward.or_debug.evaluate.evaluation_file import (
 )
 from assay_reward.or_debug.evaluate.policy import EpisodePolicy, RemotePolicy
 from assay_reward.or_debug.evaluate.report import markdown
-from assay_reward.or_debug.evaluate.summary import EvaluationSummary, summarise
+from assay_reward.or_debug.evaluate.summary import OVERALL, EvaluationSummary, summarise
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import RetryBudget, Timeouts
 from assay_shared.errors import ConfigError, Conflict
@@ -72,7 +73,7 @@ def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
 
     Raises:
         ConfigError: no policy has this name.
-        Conflict: the folder has an evaluation.
+        Conflict: the folder has an evaluation with results.
         DatasetError: there are no tasks to play.
     """
     if not _is_address(asked.policy) and asked.policy not in BASELINES:
@@ -85,7 +86,7 @@ def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
         raise ConfigError(
             "only an address that ends with /v1 has models to choose from", field="model"
         )
-    if (asked.output / EVALUATION).exists():
+    if _has_results(asked.output / EVALUATION):
         raise Conflict(
             f"{asked.output} has an evaluation", field="output", hint="choose another folder"
         )
@@ -96,6 +97,18 @@ def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
     _write(asked, tasks, evaluation, records)
     _tell_failed(records, console)
     return evaluation
+
+
+def _has_results(path: Path) -> bool:
+    """Return False if there is no such file, or no episode of its policy has a result."""
+    if not path.exists():
+        return False
+    try:
+        found = EvaluationFile.model_validate_json(path.read_bytes()).evaluation
+    except ValidationError:
+        return True  # it is not known what would be lost
+    overall = found.of(found.policy, OVERALL)
+    return overall is None or overall.num_failed < overall.num_episodes
 
 
 def _tell_failed(records: list[EpisodeRecord], console: Console) -> None:

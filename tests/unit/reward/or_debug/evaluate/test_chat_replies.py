@@ -1,6 +1,7 @@
 """A reply without an answer fails its episode and no other."""
 
 import asyncio
+import itertools
 import json
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from fastapi.responses import JSONResponse
 from rich.console import Console
 
 from assay_reward.or_debug.dataset.tasks import save
@@ -143,8 +145,6 @@ def test_a_prompt_beyond_the_context_fails_its_episode_alone(benchmark: Path, se
 
     @app.post("/v1/chat/completions")
     async def chat(body: dict[str, Any]) -> Any:
-        from fastapi.responses import JSONResponse
-
         asked.append(body)
         if len(asked) == 1:
             return JSONResponse({"error": {"message": TOO_LONG}}, status_code=400)
@@ -169,6 +169,27 @@ def test_a_hanging_server_has_a_limit(benchmark: Path, serve: Serve) -> None:
 
 
 # The command
+
+
+def test_the_folder_of_an_evaluation_without_any_result_is_used_again(
+    benchmark: Path, tmp_path: Path, serve: Serve
+) -> None:
+    output = tmp_path / "again"
+    command = ["or-debug", "evaluate", str(benchmark), "--model", "m", "--output", str(output)]
+    codes = []
+    refusing, reasons = FastAPI(), itertools.count()
+
+    @refusing.post("/v1/chat/completions")
+    async def chat() -> JSONResponse:
+        return JSONResponse({"error": {"message": f"reason {next(reasons)}"}}, 400)
+
+    for app in (refusing, Upstream(400, says(SUBMIT)).app, refusing):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, "--policy", serve(app) + "/v1", "--no-baselines"])
+        codes.append(ended.value.code)
+    assert codes == [1, 1, 3]
+    episodes = (output / "episodes.jsonl").read_text().splitlines()
+    assert sum('"failure":null' in one for one in episodes) == 9
 
 
 def test_the_command_tells_episodes_without_a_result(
