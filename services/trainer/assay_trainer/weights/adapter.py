@@ -119,22 +119,27 @@ def save_adapter(model: PreTrainedModel, folder: Path) -> dict[str, str]:
 def _forward(
     layer: Any, name: str, dtypes: dict[str, torch.dtype], hidden: torch.Tensor
 ) -> torch.Tensor:
-    return linear(hidden, *_merged(layer, name, dtypes))
+    weight, bias = _merged(layer, name, dtypes)
+    return linear(hidden, weight.T if layer.fan_in_fan_out else weight, bias)
 
 
 def _merged(
     layer: Any, name: str, dtypes: dict[str, torch.dtype]
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return W + s B A, summed in float32 and rounded once to the served type, and the bias."""
+    """Return W + s B A, summed in float32 and rounded once to the served type, and the bias.
+
+    The weight of a `Conv1D` of transformers, as GPT-2 has, is (I, O).
+    """
     from peft.utils.integrations import dequantize_module_weight
 
     base = layer.base_layer
-    weight_OI = dequantize_module_weight(base).detach()
-    dtype = dtypes.get(f"{name}.weight", weight_OI.dtype)
+    weight = dequantize_module_weight(base).detach()
+    dtype = dtypes.get(f"{name}.weight", weight.dtype)
     if not layer.disable_adapters:
         a_RI, b_OR = (part[ADAPTER].weight.detach() for part in (layer.lora_A, layer.lora_B))
-        weight_OI = weight_OI.float() + layer.scaling[ADAPTER] * (b_OR.float() @ a_RI.float())
+        change_OI = layer.scaling[ADAPTER] * (b_OR.float() @ a_RI.float())
+        weight = weight.float() + (change_OI.T if layer.fan_in_fan_out else change_OI)
     bias = base.bias
     if bias is not None:
         bias = bias.detach().to(dtypes.get(f"{name}.bias", bias.dtype))
-    return weight_OI.to(dtype), bias
+    return weight.to(dtype), bias

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from assay_shared.errors import ConfigError
 from assay_trainer.config import LoRAConfig
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The adapter's configuration and seed, by which other ranks make the same one.
 AdapterRecipe = tuple[LoRAConfig, int]
+#: In a mixture, peft takes these names for its stacked experts, also where shared layers have them.
+_EXPERTS = {"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"}
 _ATTRIBUTE = "assay_adapter_recipe"
 
 
@@ -60,7 +63,8 @@ def add_adapter(
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules=lora.targets if isinstance(lora.targets, str) else list(lora.targets),
+        target_modules=_targets(model, lora),
+        fan_in_fan_out=any(isinstance(one, Conv1D) for one in model.modules()),
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -89,14 +93,35 @@ def check_targets(model: PreTrainedModel, lora: LoRAConfig) -> None:
     Raises:
         ConfigError: it lacks one of them.
     """
-    linear = (name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear))
-    known = {name.rpartition(".")[2] for name in linear} - {"lm_head"}
+    known = _linear_layers(model)
     unknown = set() if isinstance(lora.targets, str) else set(lora.targets) - known
     if unknown:
         raise ConfigError(
             f"the model has no linear layer {min(unknown)}: it has {', '.join(sorted(known))}",
             field="policy.lora.targets",
         )
+
+
+def _linear_layers(model: PreTrainedModel) -> set[str]:
+    """Return the last names of the linear layers but the head, and but those of experts."""
+    head = model.get_output_embeddings()
+    found = {
+        name.rpartition(".")[2]
+        for name, one in model.named_modules()
+        if isinstance(one, (torch.nn.Linear, Conv1D)) and one is not head
+    }
+    has_stacked_experts = any(one.ndim == 3 for one in model.parameters())
+    return found - _EXPERTS if has_stacked_experts else found
+
+
+def _targets(model: PreTrainedModel, lora: LoRAConfig) -> list[str]:
+    """Return the names of the layers that get an adapter.
+
+    Peft's own `all-linear` takes the stacked experts and routers of a mixture too, which no engine
+    serves with an adapter.
+    """
+    found = _linear_layers(model) if isinstance(lora.targets, str) else lora.targets
+    return sorted(found)
 
 
 def _load_nf4(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
