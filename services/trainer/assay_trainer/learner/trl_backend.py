@@ -83,11 +83,25 @@ def make_sft_trainer(
         ),
         train_dataset=train,
         eval_dataset=validation,
-        processing_class=tokenizer,
+        processing_class=_padding(tokenizer, model),
         callbacks=attempt.callbacks(on_step),
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _padding(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> PreTrainedTokenizerBase:
+    """Return a tokenizer whose padding the model has an embedding for.
+
+    Some checkpoints have a token for it beyond their embedding. Padding is never learnt.
+    """
+    size = bare(model).get_input_embeddings().num_embeddings
+    pad = tokenizer.pad_token_id
+    if pad is not None and pad < size:
+        return tokenizer
+    found = deepcopy(tokenizer)
+    found.pad_token = found.eos_token
+    return found
 
 
 @contextmanager
@@ -125,7 +139,7 @@ def make_dpo_trainer(
             **_common(config, config.learning_rate, num_steps, attempt),
         ),
         train_dataset=_paired(pairs),
-        processing_class=tokenizer,
+        processing_class=_padding(tokenizer, model),
         callbacks=attempt.callbacks(on_step),
     )
     trainer.remove_callback(PrinterCallback)

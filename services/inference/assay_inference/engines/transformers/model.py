@@ -80,17 +80,25 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Loa
     return LoadedModel(network.eval(), vocabulary, policy, folder)
 
 
+#: Models whose attention takes no positions from a cache.
+_ALIBI = frozenset({"bloom", "mpt"})
+
+
 def check_attention(folder: Path, config: PreTrainedConfig) -> None:
-    """Check that all layers of a model read its whole context.
+    """Check that all layers of a model read its whole context, by positions.
 
     Raises:
-        WeightsRefused: a layer reads another part, such as a window.
+        WeightsRefused: a layer reads another part, such as a window, or has no positions.
     """
     text = config.get_text_config()
     kinds = set(getattr(text, "layer_types", None) or ()) - {"full_attention"}
     window = getattr(text, "sliding_window", None)
     if window is not None and window < text.max_position_embeddings:
         kinds.add(f"attention within a window of {window} tokens")
+    elif window is not None:
+        kinds.discard("sliding_attention")  # the window holds the whole context
+    if text.model_type in _ALIBI or getattr(text, "alibi", False):
+        kinds.add("attention with linear biases (ALiBi)")
     if kinds:
         raise WeightsRefused(
             f"{folder} has layers of {', '.join(sorted(kinds))}; this engine serves full attention",

@@ -6,6 +6,10 @@ import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    BloomConfig,
+    Cohere2Config,
+    Gemma2Config,
+    Gemma3TextConfig,
     MistralConfig,
     MixtralConfig,
     PretrainedConfig,
@@ -27,6 +31,9 @@ PROMPT = list(range(10, 70))
     [
         (MistralConfig, {"sliding_window": 128}),
         (MistralConfig, {"sliding_window": None}),
+        (Gemma2Config, {"sliding_window": 128, "head_dim": 8}),
+        (Gemma3TextConfig, {"sliding_window": 128, "head_dim": 8}),
+        (Cohere2Config, {"sliding_window": 256}),
         (MixtralConfig, {"num_local_experts": 4, "output_router_logits": True}),
     ],
 )
@@ -58,6 +65,8 @@ async def test_samples_are_those_of_the_library(
             {"sliding_window": 32, "use_sliding_window": True, "max_window_layers": 1},
             "sliding_attention",
         ),
+        (Gemma2Config, {"sliding_window": 32, "head_dim": 8}, "sliding_attention"),
+        (BloomConfig, {"n_head": 2}, "linear biases"),
     ],
 )
 async def test_layers_that_read_a_part_of_the_context_are_refused(

@@ -166,3 +166,20 @@ def test_a_loss_that_is_not_finite_ends_the_stage(tmp_path: Path) -> None:
             on_step=lambda _: None,
         )
     assert checkpoint.newest(tmp_path) is None
+
+
+def test_a_padding_token_beyond_the_embedding_is_not_used(tmp_path: Path) -> None:
+    model, tokenizer = create_policy(TINY, TEXTS, 0)
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    assert tokenizer.pad_token_id >= model.get_input_embeddings().num_embeddings
+    steps: list[SFTStep] = []
+    train_sft(
+        model,
+        tokenizer,
+        ROWS,
+        SFTConfig(steps=2, batch_size=4),
+        StageAttempt(1, tmp_path, Stop()),
+        on_step=steps.append,
+    )
+    assert len(steps) == 2
+    assert tokenizer.pad_token == "[PAD]"
