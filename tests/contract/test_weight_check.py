@@ -11,7 +11,7 @@ from assay_inference.api.app import create_app
 from assay_inference.settings import InferenceSettings
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
-from assay_shared.errors import AssayError, InvalidInput, WeightsRefused
+from assay_shared.errors import AssayError, ConfigError, InvalidInput, WeightsRefused
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import FolderWeights
 from assay_trainer import config as trainer_config
@@ -110,6 +110,7 @@ def test_a_run_asks_before_it_trains(serve: Serve, tmp_path: Path) -> None:
         check_servable(outside)
     window = run_of(tmp_path / "runs" / "window", run.settings.inference_url)
     windowed(window.folder.path / "models" / "initial")
-    with pytest.raises(WeightsRefused, match="within a window"):
+    with pytest.raises(ConfigError, match="a copy of the new model: .* within a window") as refused:
         check_servable(window)
+    assert refused.value.field == "policy"
     check_servable(run_of(tmp_path / "alone", "http://127.0.0.1:9"))  # SFT needs no inference

@@ -123,9 +123,9 @@ def check_servable(run: RunContext) -> None:
         with suppress(Unreachable, NotReady, TimedOut):
             asyncio.run(check())
     except WeightsRefused as error:
-        policy = run.config.policy
+        policy = run.config.policy.hub or run.config.policy.folder or "the new model"
         raise ConfigError(
-            f"inference does not serve a copy of {policy.hub or policy.folder}: {error.message}",
+            f"inference does not serve a copy of {policy}: {error.message}",
             field="policy",
             hint=error.hint,
         ) from None
