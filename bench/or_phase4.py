@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -63,7 +64,9 @@ def main() -> None:
     with _timed(asked, "sft"):
         policy = _sft(asked, models, demonstrations)
     with ExitStack() as stack:
-        lanes = [_lane(stack, asked, number) for number in range(asked.lanes)]
+        # Services end with the thread that started them.
+        starters = stack.enter_context(ThreadPoolExecutor(asked.lanes))
+        lanes = list(starters.map(partial(_lane, stack, asked), range(asked.lanes)))
         with _timed(asked, "ablations"):
             _ablate_both(asked, models, medium / "type_D_medium", policy, lanes)
     policies = _policies(asked, policy)

@@ -26,7 +26,8 @@ from transformers import PreTrainedModel
 from assay_shared.types import FinishReason, PolicyVersion, Rollout, RolloutSpan
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.packs import AnswerRow, pack_rows
-from assay_trainer.learner.updater import Updater
+from assay_trainer.learner.ranks import Ranks
+from assay_trainer.learner.updater import Updater, make_updater
 from bench.shapes import SHAPES, make_model, tokenizer_of
 from tests.support.trl_oracle import padded, trl_trainer
 
@@ -75,10 +76,10 @@ def _row(num_tokens: int, vocabulary_size: int, advantage: float, rng: random.Ra
 
 
 def our_update(
-    model: PreTrainedModel, rows: Sequence[AnswerRow], config: GRPOConfig
-) -> Callable[[], float]:
-    """Return a function that does an update and returns its loss."""
-    updater = Updater(model, config)
+    model: PreTrainedModel, rows: Sequence[AnswerRow], config: GRPOConfig, ranks: Ranks
+) -> tuple[Updater, Callable[[], float]]:
+    """Return the updater, and a function that does an update and returns its loss."""
+    updater = make_updater(model, config, ranks)
     packs = pack_rows(rows, updater.objective, config.tokens_per_pack, _POLICY)
 
     def update() -> float:
@@ -86,7 +87,7 @@ def our_update(
         updater.apply(1, gradient)
         return gradient.loss
 
-    return update
+    return updater, update
 
 
 def trl_update(
@@ -127,10 +128,11 @@ def trl_update(
 
 def timed(update: Callable[[], float]) -> tuple[float, float]:
     """Return the seconds of an update, and its loss."""
-    torch.cuda.synchronize()
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    wait()
     began = time.perf_counter()
     loss = update()
-    torch.cuda.synchronize()
+    wait()
     return time.perf_counter() - began, loss
 
 
@@ -150,7 +152,7 @@ def measure(shape: str, work: Work, tokens_per_pack: int, rounds: int) -> dict[s
         model: Any = make_model(SHAPES[shape], "cuda").float()
         num_weights = sum(p.numel() for p in model.parameters())
         if name == "ours":
-            updates[name] = our_update(model, rows, config)
+            _, updates[name] = our_update(model, rows, config, Ranks())
         else:
             updates[name] = trl_update(model, rows, config, micro_rows)
         torch.cuda.reset_peak_memory_stats()

@@ -265,7 +265,8 @@ def service(arguments: argparse.Namespace, gpu: str, memory: str) -> Iterator[st
         "ASSAY_INFERENCE_MAX_SEQUENCES": "64",
         "ASSAY_INFERENCE_LOAD_TIMEOUT_S": "180",
     }
-    environment |= {"CUDA_VISIBLE_DEVICES": gpu} if on_gpu else {"VLLM_CPU_KVCACHE_SPACE": "1"}
+    cards = {"CUDA_VISIBLE_DEVICES": visible(gpu)}
+    environment |= cards if on_gpu else {"VLLM_CPU_KVCACHE_SPACE": "1"}
     command = [sys.executable, "-c", "from assay_inference.command import app; app()", "serve"]
     command += ["--port", str(port), "--model", str(WORK / "base")]
     where = f"GPU {gpu}" if on_gpu else "the CPU"
@@ -274,6 +275,12 @@ def service(arguments: argparse.Namespace, gpu: str, memory: str) -> Iterator[st
         wait_for(f"http://127.0.0.1:{port}/ready", process, log, arguments.start_limit_s)
         say("the service is ready")
         yield f"http://127.0.0.1:{port}"
+
+
+def visible(gpu: str) -> str:
+    """Return the card that is number `gpu` of those this process sees."""
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return seen.split(",")[int(gpu)] if seen else gpu
 
 
 # The parts
@@ -370,7 +377,7 @@ def by_trl(arguments: argparse.Namespace) -> dict[str, Any]:
     command += ["--gpu_memory_utilization", OWN_GPU_MEMORY, "--enforce_eager", "True"]
     model = model_of(arguments.shape)
     say("starting trl vllm-serve on GPU 1")
-    with running(command, os.environ | {"CUDA_VISIBLE_DEVICES": "1"}, log) as process:
+    with running(command, os.environ | {"CUDA_VISIBLE_DEVICES": visible("1")}, log) as process:
         wait_for(f"http://127.0.0.1:{port}/health", process, log, arguments.start_limit_s)
         from trl.generation.vllm_client import VLLMClient
 
