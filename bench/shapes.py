@@ -18,6 +18,7 @@ _TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+_LONGEST_PIECE = 8
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
@@ -69,10 +70,12 @@ def tokenizer_of(shape: Shape) -> PreTrainedTokenizerFast:
     pieces, merges, rng = tokens[len(_SPECIAL) :], [], random.Random(0)
     while len(vocabulary) < shape.vocabulary_size - 256:
         left, right = rng.choice(pieces), rng.choice(pieces)
-        if left + right not in vocabulary and len(left + right) <= 8:
-            vocabulary[left + right] = len(vocabulary)
-            pieces.append(left + right)
+        merged = left + right
+        if merged not in vocabulary:
+            vocabulary[merged] = len(vocabulary)
             merges.append((left, right))
+            if len(merged) <= _LONGEST_PIECE // 2:
+                pieces.append(merged)
     core = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()

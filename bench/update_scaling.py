@@ -79,9 +79,7 @@ def main() -> None:
     work = Work(asked.rows, asked.mean_tokens, asked.lengths)
     gpus = [int(one) for one in asked.gpus.split(",")] if asked.gpus else []
     with joined(gpus) as ranks:
-        found = measure(
-            asked.shape, asked.folder, work, asked.tokens_per_pack, asked.rounds, ranks
-        )
+        found = measure(asked.shape, asked.folder, work, asked.tokens_per_pack, asked.rounds, ranks)
     print(json.dumps(found, indent=1))
     if asked.output is not None:
         asked.output.write_text(json.dumps(found, indent=1) + "\n")
