@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import combinations
+from math import inf
 from pathlib import Path
 
 from assay_shared.errors import ConfigError, DatasetError
@@ -111,18 +112,37 @@ def _check_goals(goals: tuple[GoalConfig, ...]) -> None:
 
 
 def _check_bound(goal: GoalConfig, bound: float, at: int) -> None:
-    """Check that a metric can have the value of a goal's bound."""
-    field = f"goals.{at}.{'at_least' if goal.at_least is not None else 'at_most'}"
-    lowest = -1 if goal.against is not None else 0
-    if is_share(goal.metric) and not lowest <= bound <= 1:
-        what = f"{goal.metric} is" if lowest == 0 else f"a difference in {goal.metric} is"
+    """Check that a metric can have the value of a goal's bound, and values beyond it."""
+    is_lower = goal.at_least is not None
+    field = f"goals.{at}.{'at_least' if is_lower else 'at_most'}"
+    low, high = _ends(goal)
+    if low == -inf:
+        return
+    name = goal.metric if goal.against is None else f"a difference in {goal.metric}"
+    told = f"{name} is from {low:g} to {high:g}"
+    limits = f"from {low:g} to {high:g}"
+    if high == inf:
+        told, limits = f"{name} is never below {low:g}", f"of {low:g} or more"
+    if not low <= bound <= high:
         raise ConfigError(
-            f"{what} from {lowest} to 1, and the goal's bound is {bound:g}",
+            f"{told}, and the goal's bound is {bound:g}",
             field=field,
-            hint=f"give a bound from {lowest} to 1",
+            hint=f"give a bound {limits}",
         )
-    if goal.metric == "tokens" and goal.against is None and bound < 0:
-        raise ConfigError("tokens are never below 0", field=field, hint="give a bound from 0 on")
+    if bound == (high if is_lower else low):
+        raise ConfigError(
+            f"{told}, so no interval lies {'above' if is_lower else 'below'} {bound:g}",
+            field=field,
+            hint=f"give a bound {'below' if is_lower else 'above'} {bound:g}: an interval that "
+            "touches the bound decides nothing",
+        )
+
+
+def _ends(goal: GoalConfig) -> tuple[float, float]:
+    """Return the lowest and the highest value that a goal can be about."""
+    if is_share(goal.metric):
+        return (0, 1) if goal.against is None else (-1, 1)
+    return (0, inf) if goal.metric == "tokens" and goal.against is None else (-inf, inf)
 
 
 def _check_samples(plan: AblationPlan) -> None:

@@ -68,6 +68,9 @@ def audit_table(earnings: dict[str, BaselineEarnings]) -> Table:
 
 
 def _shown(interval: Interval, form: str) -> str:
+    """Return a mean with its interval; resamples of equal values say nothing of other tasks."""
+    if interval.low == interval.high:
+        return f"{form.format(interval.value)} (equal on all tasks)"
     value, low, high = (form.format(x) for x in (interval.value, interval.low, interval.high))
     return f"{value} ({low} to {high})"
 

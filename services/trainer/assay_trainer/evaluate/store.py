@@ -98,7 +98,7 @@ class EvaluationStore:
                 found[sample.task_id][sample.index] = sample
         found = {id_: some if len(some) >= num_together else {} for id_, some in found.items()}
         good = [one for some in found.values() for one in some.values()]
-        if len(good) < len(stored.samples):
+        if len(good) < len(stored.samples) or self.folder.has_blank_end(name):
             self.folder.replace_samples(name, good)
         return found
 

@@ -1,10 +1,12 @@
 """Proof of rewards with a rewarder under the test's orders."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from assay_shared.errors import DatasetError, InternalFault, NotReady, Unauthorized
 from assay_shared.types import (
@@ -25,6 +27,7 @@ from assay_shared.types import (
 from assay_trainer.checks import rewards as validation
 from assay_trainer.checks.baselines import TRIVIAL_POLICIES, audit, policies_for
 from assay_trainer.checks.rewards import GOLD, RewardFinding, Validation, validate
+from assay_trainer.checks.tables import audit_table
 from assay_trainer.checks.wrong_answers import WRONG_ANSWERS, Corpus
 from tests.support.fakes import make_rewards, make_task
 
@@ -193,6 +196,18 @@ async def test_an_audit_shows_what_no_skill_earns() -> None:
     assert interval.low <= 0.8 <= interval.high
     assert earned["empty"].reward().value == 0.0
     assert earned["another row's gold"].reward().value == 0.0
+
+
+async def test_a_reward_that_is_equal_on_all_tasks_has_no_interval() -> None:
+    tasks = [*TASKS, make_task("e", gold="#### 4", reference="4", rubric="math", tests=())]
+    right = TableRewarder(lambda task, answer: float(answer.endswith(str(task.reference))))
+    earned = await audit(tasks, right)
+    console = Console(record=True, width=200)
+    console.print(audit_table(earned))
+    rows = {line.split("|")[1].strip(): line for line in console.export_text().splitlines()[2:-1]}
+    gold, other = rows["gold"], rows["most frequent gold"]
+    assert "1.000 (equal on all tasks)" in gold
+    assert re.search(r" 0\.400 \(0\.\d+ to [01]\.\d+\) ", other)
 
 
 async def test_an_audit_leaves_failures_out() -> None:

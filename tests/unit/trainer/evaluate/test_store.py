@@ -73,6 +73,17 @@ def test_samples_without_a_score_are_dropped_and_asked_for_again(tmp_path: Path)
     assert store.folder.samples("a").read_text().count("\n") == 1
 
 
+def test_samples_are_added_after_a_blank_end(tmp_path: Path) -> None:
+    store = begin(tmp_path, [a_set("a", 2)])
+    store.add_samples("a", [sample("t0")], "r@1")
+    with store.folder.samples("a").open("a") as file:
+        file.write("\n")
+
+    assert [[*one] for one in store.usable_samples("a").values()] == [[0], []]
+    store.add_samples("a", [sample("t1")], "r@1")
+    assert [[*one] for one in store.usable_samples("a").values()] == [[0], [0]]
+
+
 def test_votes_are_kept_together_so_that_none_stands_in_two_lines(tmp_path: Path) -> None:
     store = begin(tmp_path, [a_set("a", 2)])
     votes = [sample("t0"), sample("t0", 1, lost=True), sample("t1"), sample("t1", 1)]

@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic import Field
 
@@ -133,16 +134,22 @@ async def evaluate(
     players: ReplayPool,
     plan: EvaluationPlan,
     on_episode: OnEpisode,
+    known: Mapping[tuple[str, int], EpisodeRecord] = MappingProxyType({}),
 ) -> list[EpisodeRecord]:
     """Return all episodes of a policy, in the order of the tasks; call `on_episode` at each end.
+
+    Args:
+        known: episodes that are not played again, by task and sample.
 
     Raises:
         CallerError: a task can never be played, or the first eight requests all fail by the same
             error that a retry cannot help; other failures are in the records.
     """
-    room, first = asyncio.Semaphore(plan.concurrency), _FirstEpisodes()
+    room, first = asyncio.Semaphore(plan.concurrency), _FirstEpisodes(has_other=bool(known))
 
     async def one(task: Task, sample: int) -> EpisodeRecord:
+        if (task.id, sample) in known:
+            return known[task.id, sample]
         async with room:
             record = await play(with_max_turns(task, plan.max_turns), policy, players, sample)
         on_episode(record)

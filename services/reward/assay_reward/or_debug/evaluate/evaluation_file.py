@@ -35,6 +35,8 @@ class AskedOptions(Wire):
 
     data: str
     policy: str
+    #: The digest of the policy's weights; null where only the server knows them.
+    weights: str | None = None
     #: SHA-256 of the tasks as they were played.
     tasks: str
     role: Role | None

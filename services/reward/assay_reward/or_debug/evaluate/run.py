@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -23,17 +22,23 @@ from assay_reward.or_debug.evaluate.evaluation import (
 )
 from assay_reward.or_debug.evaluate.evaluation_file import (
     EPISODES,
-    EVALUATION,
     AskedOptions,
     CellTask,
     EvaluationFile,
 )
 from assay_reward.or_debug.evaluate.policy import EpisodePolicy, RemotePolicy
 from assay_reward.or_debug.evaluate.report import markdown
-from assay_reward.or_debug.evaluate.summary import OVERALL, EvaluationSummary, summarise
+from assay_reward.or_debug.evaluate.summary import EvaluationSummary, summarise
+from assay_reward.or_debug.evaluate.unfinished import (
+    UNFINISHED,
+    BegunEvaluation,
+    UnfinishedEvaluation,
+    begin,
+)
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import RetryBudget, Timeouts
-from assay_shared.errors import ConfigError, Conflict
+from assay_shared.errors import ConfigError
+from assay_shared.runs.run_folder import write_atomically
 from assay_shared.settings.environment import ServiceSettings, read_settings
 from assay_shared.settings.run_file import provenance
 from assay_shared.telemetry.context import WorkPurpose, purpose_scope
@@ -69,11 +74,11 @@ class EvaluationRun:
 
 
 def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
-    """Play, summarise, and write `evaluation.json`, `episodes.jsonl`, `report.md` and figures.
+    """Play what is missing, and write `evaluation.json`, `episodes.jsonl`, `report.md`, figures.
 
     Raises:
         ConfigError: no policy has this name.
-        Conflict: the folder has an evaluation with results.
+        Conflict: the folder has an evaluation with other options, or a complete one.
         DatasetError: there are no tasks to play.
     """
     if not _is_address(asked.policy) and asked.policy not in BASELINES:
@@ -86,29 +91,13 @@ def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
         raise ConfigError(
             "only an address that ends with /v1 has models to choose from", field="model"
         )
-    if _has_results(asked.output / EVALUATION):
-        raise Conflict(
-            f"{asked.output} has an evaluation", field="output", hint="choose another folder"
-        )
     tasks = read_tasks(asked.data, asked.role, asked.max_per_cell)
-    asked.output.mkdir(parents=True, exist_ok=True)
-    name, records = asyncio.run(_play(asked, tasks, console))
-    evaluation = summarise(name, records)
-    _write(asked, tasks, evaluation, records)
+    begun, records = asyncio.run(_play(asked, tasks, console))
+    evaluation = summarise(begun.policies[0], records)
+    _write(asked.output, begun.asked, tasks, evaluation, records)
+    (asked.output / UNFINISHED).unlink(missing_ok=True)
     _tell_failed(records, console)
     return evaluation
-
-
-def _has_results(path: Path) -> bool:
-    """Return False if there is no such file, or no episode of its policy has a result."""
-    if not path.exists():
-        return False
-    try:
-        found = EvaluationFile.model_validate_json(path.read_bytes()).evaluation
-    except ValidationError:
-        return True  # it is not known what would be lost
-    overall = found.of(found.policy, OVERALL)
-    return overall is None or overall.num_failed < overall.num_episodes
 
 
 def _tell_failed(records: list[EpisodeRecord], console: Console) -> None:
@@ -129,12 +118,12 @@ def _is_chat_server(policy: str) -> bool:
 
 async def _play(
     asked: EvaluationRun, tasks: list[Task], console: Console
-) -> tuple[str, list[EpisodeRecord]]:
-    """Return the policy's name, and the episodes of all policies."""
+) -> tuple[BegunEvaluation, list[EpisodeRecord]]:
+    """Return the options, and the episodes of all policies."""
     players = ReplayPool(asked.processes)
     names = [name for name in BASELINES if asked.baselines and name != asked.policy]
     try:
-        async with _policy(asked) as policy:
+        async with _policy(asked) as (policy, weights):
             if policy.name in names:
                 raise ConfigError(
                     f"the model is named {policy.name!r}, as a baseline is",
@@ -142,22 +131,46 @@ async def _play(
                     hint="serve the model by another name, or add --no-baselines",
                 )
             policies = [policy, *(baseline(name, asked.seed) for name in names)]
+            begun = BegunEvaluation(
+                policies=(policy.name, *sorted(names)), asked=_options(asked, tasks, weights)
+            )
+            num_episodes = len(policies) * len(tasks) * asked.plan.samples
+            unfinished = begin(asked.output, begun, num_episodes)
+            if unfinished.known:
+                told = f"resumed: {len(unfinished.known)} of {num_episodes} episodes are there"
+                console.print(told, style="dim", highlight=False)
             if _is_chat_server(asked.policy):
                 limit = f"a request to the server has {asked.request_timeout:g} s at most"
                 console.print(limit, style="dim", highlight=False)
-            return policy.name, [
+            return begun, [
                 record
                 for one in policies
-                for record in await _shown(asked, tasks, one, players, console)
+                for record in await _shown(asked, tasks, one, players, unfinished, console)
             ]
     finally:
         players.close()
 
 
+def _options(asked: EvaluationRun, tasks: list[Task], weights: str | None) -> AskedOptions:
+    return AskedOptions(
+        data=str(asked.data),
+        policy=asked.policy,
+        weights=weights,
+        tasks=digest_of(tasks, asked.plan.max_turns),
+        role=asked.role,
+        max_per_cell=asked.max_per_cell,
+        samples=asked.plan.samples,
+        max_turns=asked.plan.max_turns,
+        seed=asked.seed,
+        sampling=asked.sampling,
+    )
+
+
 @asynccontextmanager
-async def _policy(asked: EvaluationRun) -> AsyncIterator[EpisodePolicy]:
+async def _policy(asked: EvaluationRun) -> AsyncIterator[tuple[EpisodePolicy, str | None]]:
+    """Yield the policy with the digest of its weights, if that is known."""
     if not _is_address(asked.policy):
-        yield baseline(asked.policy, asked.seed)
+        yield baseline(asked.policy, asked.seed), None
         return
     if _is_chat_server(asked.policy):
         token = os.environ.get(asked.key_variable) or None
@@ -166,13 +179,15 @@ async def _policy(asked: EvaluationRun) -> AsyncIterator[EpisodePolicy]:
             asked.policy, token=token, timeouts=limits, retry=asked.retry
         ) as server:
             model = asked.model or await server.only_model()
-            yield ChatPolicy(model, server, model, asked.sampling)
+            yield ChatPolicy(model, server, model, asked.sampling), None
         return
     settings = read_settings(ServiceSettings)
     token = settings.token_of("inference")
     with purpose_scope(WorkPurpose(Priority.EVALUATION)):
         async with InferenceClient(asked.policy, token=token) as client:
-            yield RemotePolicy(asked.policy, client, asked.sampling)
+            served = (await client.weight_status()).policy
+            digest = served.digest if served else None
+            yield RemotePolicy(asked.policy, client, asked.sampling), digest
 
 
 async def _shown(
@@ -180,9 +195,10 @@ async def _shown(
     tasks: list[Task],
     policy: EpisodePolicy,
     players: ReplayPool,
+    unfinished: UnfinishedEvaluation,
     console: Console,
 ) -> list[EpisodeRecord]:
-    """Return the episodes of a policy, with a progress line meanwhile."""
+    """Return the episodes of a policy, with a progress line meanwhile; store each at its end."""
     columns = (
         TextColumn("{task.description:<24}"),
         BarColumn(),
@@ -190,20 +206,24 @@ async def _shown(
         TimeRemainingColumn(),
         TextColumn("{task.fields[failed]} failed"),
     )
+    known = unfinished.of(policy.name)
     num_failed = 0
     with Progress(*columns, console=console) as progress:
-        line = progress.add_task(policy.name, total=len(tasks) * asked.plan.samples, failed=0)
+        total = len(tasks) * asked.plan.samples
+        line = progress.add_task(policy.name, total=total, completed=len(known), failed=0)
 
         def on_episode(record: EpisodeRecord) -> None:
             nonlocal num_failed
+            unfinished.add(record)
             num_failed += record.failure is not None
             progress.update(line, advance=1, failed=num_failed)
 
-        return await evaluate(tasks, policy, players, asked.plan, on_episode)
+        return await evaluate(tasks, policy, players, asked.plan, on_episode, known)
 
 
 def _write(
-    asked: EvaluationRun,
+    output: Path,
+    options: AskedOptions,
     tasks: list[Task],
     evaluation: EvaluationSummary,
     records: list[EpisodeRecord],
@@ -211,23 +231,13 @@ def _write(
     from assay_reward.or_debug.evaluate.figures import draw
 
     lines = (record.model_dump_json() + "\n" for record in records)
-    (asked.output / EPISODES).write_text("".join(lines))
+    write_atomically(output / EPISODES, "".join(lines))
     EvaluationFile(
         evaluation=evaluation,
-        asked=AskedOptions(
-            data=str(asked.data),
-            policy=asked.policy,
-            tasks=digest_of(tasks, asked.plan.max_turns),
-            role=asked.role,
-            max_per_cell=asked.max_per_cell,
-            samples=asked.plan.samples,
-            max_turns=asked.plan.max_turns,
-            seed=asked.seed,
-            sampling=asked.sampling,
-        ),
+        asked=options,
         policies=tuple(evaluation.policies),
         tasks=tuple(CellTask.of(task) for task in tasks),
         provenance=provenance(),
-    ).write(asked.output)
-    (asked.output / "report.md").write_text(markdown(evaluation))
-    draw(evaluation, asked.output)
+    ).write(output)
+    (output / "report.md").write_text(markdown(evaluation))
+    draw(evaluation, output)

@@ -122,8 +122,8 @@ class ArmRow(JudgedRow):
     #: The trained arm that it is compared with.
     against: str | None
     changed: dict[str, tuple[str, str]]
-    #: COMPARED, or the reason why it is not ranked: NO EFFECT, SCALE ONLY, OTHER UNITS, REFUSED,
-    #: FAILED.
+    #: COMPARED; UNKNOWN if no update was made in it or in `against`, compared all the same; or the
+    #: reason why it is not ranked: NO EFFECT, SCALE ONLY, OTHER UNITS, REFUSED, FAILED.
     state: str
     reason: str = ""
     decomposition: Decomposition | None = None

@@ -79,7 +79,8 @@ async def _of_answers(
     for policy, earnings in earned.items():
         if not earnings.rewards:
             continue
-        known = {"reward": earnings.reward(), "pass@1": earnings.accepted()}
+        reward = mean_over_tasks(earnings.rewards, _CONFIDENCE, 0)  # as of the start
+        known = {"reward": reward, "pass@1": earnings.accepted()}
         rows += [
             _row(policy, set_name, metric, known[metric], earnings.rewards)
             for metric in metrics

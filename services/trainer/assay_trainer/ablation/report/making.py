@@ -67,7 +67,7 @@ class _Read:
 
     @property
     def compared(self) -> list[MeasuredArm]:
-        names = [row.name for row in self.rows if row.state == COMPARED]
+        names = [row.name for row in self.rows if row.state in (COMPARED, SwitchVerdict.UNKNOWN)]
         return [self.arms[name] for name in names]
 
 
@@ -176,8 +176,12 @@ def _arm_row(
     if differing:
         row = row.model_copy(update={"state": REFUSED, "reason": "; ".join(differing[:4])})
     elif against is not None and _has_equal_weights(found.arms[arm.name], found.arms[against]):
+        verdict = SwitchVerdict.NO_EFFECT
         told = f"after training, its weights are those of {against} in every seed"
-        row = row.model_copy(update={"state": SwitchVerdict.NO_EFFECT.value, "reason": told})
+        if not any(_is_updated(one) for name in (arm.name, against) for one in _runs(run, name)):
+            verdict = SwitchVerdict.UNKNOWN
+            told = f"no update was made in it or in {against}, as where no group has signal"
+        row = row.model_copy(update={"state": verdict.value, "reason": told})
     shared = shared_draws(found.arms[arm.name], found.arms[against]) if against else None
     return row.model_copy(update={**_costs(run, arm, seed), "shared_draws": shared})
 
@@ -190,10 +194,19 @@ def _has_equal_weights(arm: MeasuredArm, other: MeasuredArm) -> bool:
     )
 
 
+def _is_updated(run: RunFolder) -> bool:
+    """Return True if a step of a run had a gradient."""
+    return any(one.grad_norm > 0 for one in step_events(run))
+
+
+def _runs(run: AblationRun, arm: str) -> list[RunFolder]:
+    return [RunFolder(run.folder.run(arm, one)) for one in run.plan.config.seeds]
+
+
 def _costs(run: AblationRun, arm: AblationArm, seed: int) -> dict[str, object]:
     grpo = arm_config(run.plan, arm, seed, None).grpo
     assert grpo is not None
-    runs = [RunFolder(run.folder.run(arm.name, one)) for one in run.plan.config.seeds]
+    runs = _runs(run, arm.name)
     steps = [step_events(one) for one in runs]
     tokens = sum((tokens_of(one, grpo.group_size) or [0.0])[-1] for one in steps)
     return {

@@ -4,6 +4,7 @@ Each sample has a separate request, so its number of tokens is known. Token ids 
 of an answer are placeholders that remember its conversation, so episodes are sent as messages.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
@@ -17,6 +18,8 @@ from assay_shared.errors import AssayError, InvalidInput, to_failure
 from assay_shared.runtime.gather import gather
 from assay_shared.types import (
     Completion,
+    Failure,
+    FailureClass,
     FinishReason,
     GenerateRequest,
     GenerateResponse,
@@ -35,6 +38,13 @@ Reply = TypeVar("Reply")
 #: In the place of a lost sample.
 _NO_ANSWER = Completion(
     token_ids=(), logprobs=(), text="", finish_reason=FinishReason.STOP, policy=UNKNOWN
+)
+#: In the place of a sample that is not asked for.
+_NOT_ASKED = Failure(
+    failure_class=FailureClass.INTERNAL,
+    service="model server",
+    message="it was not asked for: it has a score already",
+    retryable=False,
 )
 _SEED_OF_SAMPLE = 32_452_843
 _MAX_SEED = 2**31
@@ -76,6 +86,8 @@ class ServerGenerator:
     model: str
     #: Arguments of the chat template, which vLLM and SGLang take by this name.
     template: dict[str, JsonValue]
+    #: Indices of the samples of a first request that are not asked for.
+    known: Collection[int] = ()
     _conversations: dict[int, tuple[Message, ...]] = field(default_factory=dict)
     _handles: "count[int]" = field(default_factory=lambda: count(1))
 
@@ -83,8 +95,10 @@ class ServerGenerator:
         """Return `n` samples, each by a request with its own seed; some may be lost.
 
         Raises:
-            InvalidInput: ids are asked for that the server never gave, or it refuses all requests.
-            InfrastructureError: no request has a usable answer in the retry budget.
+            InvalidInput: ids are asked for that the server never gave, or it refuses all requests
+                for one reason.
+            InfrastructureError: no request has a usable answer in the retry budget, all for one
+                reason.
         """
         messages = request.messages
         prompt_ids: tuple[int, ...] = ()
@@ -99,14 +113,24 @@ class ServerGenerator:
             except AssayError as error:
                 return error
 
-        found = await gather(sample(index) for index in range(sampling.n))
-        errors = {at: one for at, one in enumerate(found) if isinstance(one, AssayError)}
-        if len(errors) == len(found):
+        known = self.known if request.token_ids is None else ()
+        asked = [index for index in range(sampling.n) if index not in known]
+        found = dict(zip(asked, await gather(map(sample, asked)), strict=True))
+        errors = [one for one in found.values() if isinstance(one, AssayError)]
+        if len(errors) == len(found) and len({one.message for one in errors}) == 1:
             raise errors[0]
         return PartialResponse(
             prompt_token_ids=prompt_ids,
-            completions=tuple(one if isinstance(one, Completion) else _NO_ANSWER for one in found),
-            lost={at: to_failure(one, self.server.service) for at, one in errors.items()},
+            completions=tuple(
+                one if isinstance(one := found.get(index), Completion) else _NO_ANSWER
+                for index in range(sampling.n)
+            ),
+            lost=dict.fromkeys(known, _NOT_ASKED)
+            | {
+                index: to_failure(one, self.server.service)
+                for index, one in found.items()
+                if isinstance(one, AssayError)
+            },
         )
 
     def _conversation(self, token_ids: tuple[int, ...]) -> tuple[Message, ...]:

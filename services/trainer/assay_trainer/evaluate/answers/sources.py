@@ -65,7 +65,8 @@ class _OfServer:
     version: None = None
 
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
-        return ServerGenerator(self.server, self.model, self.template)
+        known = [index - unit.first for index in unit.known]
+        return ServerGenerator(self.server, self.model, self.template, known)
 
     def uncounted(self, unit: PlayUnit, set_name: str) -> Collection[int]:
         return ()

@@ -50,6 +50,9 @@ class PlayUnit:
     first: int
     num: int
     max_tokens: int
+    #: Indices that have a score. A source with a request for each sample leaves them out; one with
+    #: a request for all asks for them again, as the seeds of the others come from their places.
+    known: Collection[int] = ()
 
     @property
     def indices(self) -> range:

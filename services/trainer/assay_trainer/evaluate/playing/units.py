@@ -22,8 +22,9 @@ def units_of(
     step = size if protocol.kind is ProtocolKind.MAJORITY else min(size, _MOST_OF_UNIT)
     for first in range(0, size, step):
         num = min(step, size - first)
-        if any(index not in stored for index in range(first, first + num)):
-            yield PlayUnit(task, place, first, num, protocol.max_tokens)
+        known = [index for index in range(first, first + num) if index in stored]
+        if len(known) < num:
+            yield PlayUnit(task, place, first, num, protocol.max_tokens, known)
 
 
 def next_of_budget(

@@ -10,6 +10,7 @@ report.md, report.html
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,11 +153,17 @@ class EvaluationFolder:
     def replace_samples(self, name: str, samples: Iterable[SampleRecord]) -> None:
         write_atomically(self.samples(name), _lines(samples))
 
+    def has_blank_end(self, name: str) -> bool:
+        """Return True if the last line of a set's samples is blank: none may follow it."""
+        path = self.samples(name)
+        last = deque(_whole_lines(path), maxlen=1) if path.exists() else ()
+        return any(not line.strip() for line in last)
+
     def read_set(self, facts: EvaluatedSet, protocol: Protocol | None = None) -> StoredSet:
         """Return a set's tasks, and its samples in the order of the tasks.
 
         A line of a sample replaces an earlier one that has a failure; a half-written last line
-        does not count.
+        does not count, and blank lines at the end do not either.
         With `protocol`, the samples are those that it asks for.
 
         Raises:
@@ -195,7 +202,16 @@ class EvaluationFolder:
         path = self.samples(name)
         if not path.exists():
             return
+        blank: int | None = None
         for number, line in enumerate(_whole_lines(path), start=1):
+            if not line.strip():
+                blank = blank or number
+                continue
+            if blank is not None:
+                raise DatasetError(
+                    f"{path}:{blank}: the line is blank, and samples follow it",
+                    hint="remove the line; only at the end of the file may lines be blank",
+                )
             try:
                 # Pydantic's own reader refuses the escaped lone surrogates of a policy's texts.
                 yield SampleRecord.model_validate(json.loads(line))

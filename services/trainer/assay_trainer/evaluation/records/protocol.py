@@ -5,7 +5,7 @@ import json
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from assay_shared.repair.feedback import LEAST_TOKENS
 from assay_shared.settings.run_file import Config
@@ -51,6 +51,11 @@ class OptionScore(StrEnum):
 _OF_REPAIR = ("rounds", "visible_tests", "feedback_tokens")
 
 
+def _in_order(values: tuple[int, ...]) -> tuple[int, ...]:
+    """Return each value once, the smallest first: the order changes no number."""
+    return tuple(sorted(set(values)))
+
+
 class Protocol(Config):
     """The protocol of an evaluation. Only results of one digest are comparable."""
 
@@ -58,7 +63,7 @@ class Protocol(Config):
     #: Answers to each task; the most of them for `budget`.
     samples_per_task: int = Field(default=1, ge=1, le=1024)
     #: The k of each pass@k.
-    k: tuple[Annotated[int, Field(ge=1)], ...] = (1,)
+    k: Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(_in_order)] = (1,)
     #: Drawn tokens of a task, for `budget`.
     budget_tokens: int | None = Field(default=None, gt=0)
     #: The most tokens of one answer.

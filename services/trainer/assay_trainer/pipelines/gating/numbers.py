@@ -160,7 +160,7 @@ def _of_ablation(output: Path) -> Numbers:
     return {
         "controls_work": int(data["controls_work"]),
         "has_winner": int(data["winner"] is not None),
-        "num_compared": sum(one["state"] == "COMPARED" for one in data["arms"]),
+        "num_compared": sum(one["state"] in ("COMPARED", "UNKNOWN") for one in data["arms"]),
         "goals": {str(n): one["found"] for n, one in enumerate(data["goals"], start=1)},
     }
 

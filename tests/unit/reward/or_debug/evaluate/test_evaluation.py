@@ -329,7 +329,9 @@ def test_the_command_evaluates(
     with pytest.raises(SystemExit) as ended:
         main([*arguments, "--output", str(output), "--no-baselines"])
     assert ended.value.code == 3
-    assert "out has an evaluation (choose another folder)" in capsys.readouterr().err
+    told = " ".join(capsys.readouterr().err.split())
+    assert 'out has an evaluation with other options: tasks: "' in told
+    assert 'role: null, not "test" (choose another folder)' in told
     assert (output / "episodes.jsonl").read_bytes() == episodes
 
 

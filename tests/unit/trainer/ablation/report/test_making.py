@@ -246,18 +246,46 @@ def test_other_first_weights_are_refused(finished: AblationRun, tmp_path: Path) 
     assert "start's weights" in refused.reason
 
 
-def test_an_arm_that_ends_in_the_same_weights_has_no_effect(finished: AblationRun) -> None:
+def give_equal_weights(run: AblationRun, one: str, other: str) -> None:
     for seed in SEEDS:
         digests: list[str] = []
-        for name in ("first", "kl"):
-            place = finished.folder.measured(finished.folder.run(name, seed)).path
+        for name in (one, other):
+            place = run.folder.measured(run.folder.run(name, seed)).path
             record = json.loads((place / "evaluation.json").read_text())
             record["policy"]["digest"] = digests[0] if digests else record["policy"]["digest"]
             digests.append(record["policy"]["digest"])
             (place / "evaluation.json").write_text(json.dumps(record))
+
+
+def test_an_arm_that_ends_in_the_same_weights_has_no_effect(finished: AblationRun) -> None:
+    give_equal_weights(finished, "first", "kl")
     report = made(finished)
     assert {arm.name: arm.state for arm in report.arms}["kl"] == "NO EFFECT"
     assert "kl" not in report.ranking
+
+
+@pytest.mark.parametrize("has_steps", [False, True])
+def test_arms_without_any_update_are_unknown_and_compared(
+    finished: AblationRun, has_steps: bool
+) -> None:
+    """Without signal, there is no step; or its gradient is 0, where flat groups are trained on."""
+    give_equal_weights(finished, "kl", "rate")
+    for name in ("kl", "rate"):
+        for seed in SEEDS:
+            run = RunFolder(finished.folder.run(name, seed))
+            run.events.unlink()
+            if has_steps:
+                run.record("step", **step_event(1, grad_norm=0.0))
+    report = made(finished)
+    (unknown,) = (arm for arm in report.arms if arm.name == "rate")
+    assert unknown.state == "UNKNOWN"
+    assert unknown.reason == "no update was made in it or in kl, as where no group has signal"
+    assert "rate" in report.ranking
+    assert [row.verdict for row in report.changes if row.arm == "rate"] == [
+        JudgedVerdict.INCONCLUSIVE
+    ]
+    RunFolder(finished.folder.run("kl", 2)).record("step", **step_event(2))
+    assert {arm.name: arm.state for arm in made(finished).arms}["rate"] == "NO EFFECT"
 
 
 def test_with_a_missed_planted_change_nothing_is_ranked(finished: AblationRun) -> None:

@@ -11,6 +11,7 @@ from assay_shared.clients import RetryBudget
 from assay_shared.errors import AssayError, InvalidInput, Overloaded, Unreachable
 from assay_shared.types import FinishReason, GenerateRequest, Message, SamplingParams
 from assay_trainer.evaluate.answers.server import OpenAIServer, ServerGenerator
+from assay_trainer.rollouts.worker import PartialResponse
 from tests.conftest import Serve
 
 RETRY = RetryBudget(attempts=3, total_s=5.0, first_wait_s=0.01)
@@ -79,6 +80,38 @@ async def test_a_refused_request_costs_its_sample_alone(serve: Serve) -> None:
     assert texts.pop(lost) == ""
     assert texts == ["yes"] * 3
     assert len(double.bodies) == 4
+
+
+async def test_samples_that_all_fail_have_their_own_reasons(serve: Serve) -> None:
+    double = Double(serve, lambda number: (400, {"error": f"reason {number}"}))
+
+    found = await generated(double, CHAT)
+
+    assert len({one.message for one in found.lost.values()}) == 2
+    assert sorted(found.lost) == [0, 1]
+
+
+async def test_known_samples_are_not_asked_for_and_the_others_keep_their_seeds(
+    serve: Serve,
+) -> None:
+    four = CHAT.model_copy(update={"sampling": SAMPLING.model_copy(update={"n": 4})})
+    whole, rest = (Double(serve, lambda _: (200, REPLY)) for _ in range(2))
+    await generated(whole, four)
+
+    async with OpenAIServer(rest.url, retry=RETRY) as server:
+        generator = ServerGenerator(server, "m", {}, known=(0, 1, 3))
+        found = await generator.generate(four)
+        sent = found.completions[2].token_ids
+        further = GenerateRequest(token_ids=sent, then=CHAT.messages, sampling=SAMPLING)
+        later = await generator.generate(further)
+
+    assert isinstance(found, PartialResponse)
+    assert sorted(found.lost) == [0, 1, 3]
+    assert [one.text for one in found.completions] == ["", "", "yes", ""]
+    assert [one.text for one in later.completions] == ["yes", "yes"], "not a first request"
+    (seed, *_) = (body["seed"] for body in rest.bodies)
+    assert seed == sorted(body["seed"] for body in whole.bodies)[2]
+    assert len(rest.bodies) == 3
 
 
 async def test_a_server_that_refuses_all_is_an_error(serve: Serve) -> None:

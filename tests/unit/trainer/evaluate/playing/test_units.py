@@ -25,6 +25,12 @@ def left(stored: list[int], **protocol: object) -> list[tuple[int, int]]:
     return [(one.first, one.num) for one in units_of(TASK, 0, known, made)]
 
 
+def test_a_unit_names_its_known_samples() -> None:
+    known = {index: sample(index) for index in (0, 2, 32)}
+    protocol = Protocol(kind="sampled", samples_per_task=35, temperature=1.0)
+    assert [one.known for one in units_of(TASK, 0, known, protocol)] == [[0, 2], [32]]
+
+
 def test_only_units_with_a_missing_sample_are_played() -> None:
     many = {"kind": "sampled", "samples_per_task": 70}
     assert left([], **many) == [(0, 32), (32, 32), (64, 6)]

@@ -90,6 +90,22 @@ def test_a_half_written_line_counts_for_nothing_and_is_removed(tmp_path: Path) -
     assert folder.samples("sums").read_text().count("\n") == 2
 
 
+def test_a_blank_line_is_harmless_at_the_end_and_named_in_the_middle(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    folder.append_samples("sums", [sample("a"), sample("b")])
+    file = folder.samples("sums")
+    assert not folder.has_blank_end("sums")
+    with file.open("a") as opened:
+        opened.write("\n \n")
+
+    assert len(read_evaluation(tmp_path).sets["sums"].samples) == 2
+    assert folder.has_blank_end("sums")
+    first, second = file.read_text().splitlines()[:2]
+    file.write_text(f"{first}\n\n{second}\n")
+    with pytest.raises(DatasetError, match=r"samples.jsonl:2: the line is blank"):
+        read_evaluation(tmp_path)
+
+
 def test_a_line_replaces_a_failure_and_no_score(tmp_path: Path) -> None:
     folder = written(tmp_path)
     lost = sample("a").model_copy(update={"outcome": None, "reward": None, "failure": LOST})

@@ -15,3 +15,11 @@ def test_each_field_of_repair_is_in_its_digest() -> None:
     changes = ({"rounds": 2}, {"visible_tests": 0}, {"feedback_tokens": 200})
     digests = {base.digest, *(base.model_copy(update=one).digest for one in changes)}
     assert len(digests) == 4
+
+
+def test_the_order_of_k_is_in_no_digest() -> None:
+    sampled = {"kind": ProtocolKind.SAMPLED, "temperature": 1.0, "samples_per_task": 5}
+    one, other = (Protocol.model_validate(sampled | {"k": k}) for k in ([5, 1, 5], [1, 5]))
+    assert one.k == (1, 5)
+    assert one.digest == other.digest
+    assert one.digest != Protocol.model_validate(sampled | {"k": [5]}).digest

@@ -9,6 +9,7 @@ import pytest
 from assay_trainer.pipelines.gating.gates import decide
 from assay_trainer.pipelines.stage_folder import GateResult, StageFolder
 from assay_trainer.pipelines.stage_kinds import (
+    AblateStage,
     AnyStage,
     CommandStage,
     CompareStage,
@@ -118,6 +119,16 @@ def test_a_base_model_with_a_template_fails_where_none_may_be(
     assert gated(VerifyStage, fields, own, metric="clean", at_least=1).verdict == expected
     gate = {"metric": "raw.numbered_list.does_as_asked", "at_most": 0.3}
     assert gated(VerifyStage, fields, own, **gate).verdict == "PASS"
+
+
+def test_arms_of_an_ablation_that_are_compared_are_counted(tmp_path: Path) -> None:
+    own = folder(tmp_path)
+    arms = [{"state": one} for one in ("COMPARED", "UNKNOWN", "NO EFFECT", "FAILED")]
+    report = {"controls_work": True, "winner": None, "arms": arms, "goals": []}
+    (own.output / "report.json").write_text(json.dumps(report))
+    stage = {"kind": "ablate", "file": "a.yaml"}
+    assert gated(AblateStage, stage, own, metric="num_compared", at_least=2).verdict == "PASS"
+    assert gated(AblateStage, stage, own, metric="num_compared", at_least=3).verdict == "FAIL"
 
 
 def test_a_hand_off_has_its_checks_as_numbers(tmp_path: Path) -> None:
