@@ -7,29 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig
 
 from assay_shared.errors import InvalidInput
-from assay_trainer.learner.network.model import load_policy, train_tokenizer
-from tests.support.policies import TEXTS
+from assay_trainer.learner.network.model import load_policy
+from tests.support.architectures import publish_random
 
 Tensors = dict[str, torch.Tensor]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    tokenizer = train_tokenizer(TEXTS, 320)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-    )
-    LlamaForCausalLM(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    return tmp_path
+    return publish_random(tmp_path / "model", LlamaConfig, hidden_size=16)
 
 
 def rewrite(folder: Path, change: Callable[[Tensors], object]) -> None:
