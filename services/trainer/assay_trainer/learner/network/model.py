@@ -1,7 +1,7 @@
 """The policy model: a small new model with its own tokenizer, or a model from a folder."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -107,7 +107,7 @@ def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
     Raises:
         NotFound: the folder has no model.
-        InvalidInput: its tensors are not those of its configuration.
+        InvalidInput: its tensors are not those of its configuration, or are not finite.
     """
     check_folder(folder)
     model: PreTrainedModel
@@ -130,7 +130,9 @@ def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise InvalidInput(f"the tokenizer of {folder} cannot be read: {reason}") from None
-    return model.float(), tokenizer
+    model.float()
+    _check_finite(folder, model)
+    return model, tokenizer
 
 
 def _check_tensors(
@@ -152,18 +154,38 @@ def _check_tensors(
     wrong["unexpected"] = [
         one for one in wrong.get("unexpected", ()) if _of_any_layer(one) in kinds
     ]
-    told = [
-        f"{kind}: {', '.join(names[:_MOST_SHOWN])}"
-        + (f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else "")
-        for kind, names in wrong.items()
-        if names
-    ]
+    told = [f"{kind}: {_some(names)}" for kind, names in wrong.items() if names]
     if told:
         raise InvalidInput(
             f"the tensors in {folder} are not those of its config.json: {'; '.join(told)}",
             hint="take a whole checkpoint of a causal language model; a base model without its "
             "head cannot be trained",
         )
+
+
+def _check_finite(folder: Path, model: PreTrainedModel) -> None:
+    """Check that no weight is NaN or infinite.
+
+    Raises:
+        InvalidInput: one is; names some of the tensors.
+    """
+    # The least and the greatest weight take one pass and no memory, and are NaN if any is.
+    wrong = [
+        name
+        for name, weight in model.named_parameters()
+        if weight.numel() and not all(one.isfinite() for one in weight.detach().aminmax())
+    ]
+    if wrong:
+        raise InvalidInput(
+            f"the weights in {folder} have NaN or infinite values: {_some(wrong)}",
+            hint="take a checkpoint from before the training diverged, or download it again",
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    rest = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _of_any_layer(name: str) -> str:

@@ -1,6 +1,7 @@
 """A checkpoint whose tensors are not those of its configuration is not trained."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,16 @@ def test_a_layer_that_the_configuration_leaves_out_is_named(folder: Path) -> Non
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": 1}))
     with pytest.raises(InvalidInput, match=r"unexpected: model.layers.1.*and 4 more"):
+        load_policy(folder)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_not_finite_are_named(folder: Path, value: float) -> None:
+    rewrite(folder, lambda one: one["model.layers.1.mlp.up_proj.weight"][3].fill_(value))
+    with pytest.raises(InvalidInput, match=r"infinite values: model.layers.1.mlp.up_proj.weight \("):
+        load_policy(folder)
+    rewrite(folder, lambda one: [tensor.fill_(value) for tensor in one.values()])
+    with pytest.raises(InvalidInput, match=r"infinite values: .*and \d+ more "):
         load_policy(folder)
 
 
