@@ -118,7 +118,7 @@ def _refuse_adapter(folder: Path) -> None:
         base = None
     of_base = f"of {base}" if base else f"whose base {file.name} does not name"
     raise InvalidInput(
-        f"{folder} is no whole model: it is a LoRA adapter {of_base}",
+        f"{folder} is not a whole model: it is a LoRA adapter {of_base}",
         hint=f"merge it with `assay handoff {folder} --base BASE --output MERGED`, where BASE is "
         "the folder of its base, and give the folder MERGED",
     )
