@@ -1,13 +1,16 @@
 """`assay train --plan` against real services."""
 
 import json
+import shutil
 from pathlib import Path
 
 from assay_shared.local.launcher import Launcher
+from assay_shared.runs.run_lock import held
 from tests.integration.conftest import Assay, demo_file
 from tests.support.runs import QUICK
 
 SAMPLED = [one for one in QUICK if not one.startswith("grpo.signal")]
+SFT_ALONE = ["grpo=null", *(one for one in QUICK if not one.startswith("grpo."))]
 
 
 def test_a_plan_measures_a_run_and_leaves_nothing(assay: Assay, mesh: Launcher) -> None:
@@ -29,6 +32,18 @@ def test_a_plan_measures_a_run_and_leaves_nothing(assay: Assay, mesh: Launcher) 
     found = [(one["field"], one["refused"]) for one in plan["findings"]]
     assert found == [("grpo.checkpoint_every", False)]
     assert sorted(runs.iterdir()) == before
+
+
+def test_a_plan_that_samples_waits_for_the_run_that_trains(assay: Assay, mesh: Launcher) -> None:
+    other = Path(mesh.environment["ASSAY_RUNS"]) / "other"
+    other.mkdir()
+    with held(other):
+        plan = assay.run("train", demo_file(), *SFT_ALONE, "--plan", "--json")
+        assert json.loads(plan)["stages"][0]["stage"] == "sft"
+        sampling = assay.start("train", demo_file(), *SAMPLED, "--plan")
+        assert "error: run other belongs to process" in assay.finish(sampling)
+        assert sampling.returncode not in (0, 1)
+    shutil.rmtree(other)
 
 
 def test_a_plan_of_a_run_that_would_be_refused_exits_with_1(assay: Assay) -> None:

@@ -91,7 +91,8 @@ def _parse(line: str, parse: Callable[[object], Row], where: str) -> Row:
         told = f"{where}: {message_in_row(first):.{_MAX_SHOWN}}"
         raise DatasetError(told, field=name) from None
     except DatasetError as error:
-        raise DatasetError(f"{where}: {error.message}", field=error.field) from None
+        told = f"{where}: {error.message}"
+        raise DatasetError(told, field=error.field, hint=error.hint) from None
 
 
 def _value(line: str, where: str) -> object:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from assay_shared.errors import ConfigError
 from assay_shared.settings.brief_validation import brief_validator, first_errors
@@ -31,6 +31,21 @@ class Config(Described, BaseModel):
     """Base of all configuration: frozen; an unknown key or an infinite number is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _from_home(cls, value: Any) -> Any:
+        """Return a path that begins with `~` from the home folder, and any other value as it is."""
+        if isinstance(value, tuple) and any(isinstance(one, Path) for one in value):
+            return tuple(map(_expanded, value))
+        return _expanded(value)
+
+
+def _expanded(value: Any) -> Any:
+    try:
+        return value.expanduser() if isinstance(value, Path) else value
+    except RuntimeError:
+        raise ValueError("names a home folder that is not there; write the whole path") from None
 
 
 AnyConfig = TypeVar("AnyConfig", bound=BaseModel)

@@ -66,7 +66,7 @@ def with_winner(values: dict[str, Any]) -> dict[str, Any]:
         return values
     if curriculum.get("winner") is not None:
         return values
-    folder = Path(str(curriculum["from"]))
+    folder = Path(str(curriculum["from"])).expanduser()
     found = read_winner(folder)
     arm, overrides = _taken(found, curriculum.get("arm"), folder)
     filled = copy.deepcopy(values)

@@ -28,10 +28,17 @@ from assay_trainer.data.tables import read_rows, row_parser
 from assay_trainer.hub import resolve
 from assay_trainer.table_source import HubSource, ImportedSource, RowMap, TableSource
 
-#: It stands in every event and every record about the task.
 #: The tasks of a folder, such as a cell of a benchmark.
 _TASKS = "tasks.jsonl"
+#: It stands in every event and every record about the task.
 _MAX_ID_CHARACTERS = 1000
+_MAX_SHOWN = 200
+_REQUIRED = ("id", "dataset", "role", "prompt", "rubric")
+_OTHER_FORMS = (
+    "`kind: table` takes rows of other forms, with a `map` such as {prompt: '{question}', gold: "
+    "'{answer}', rubric: NAME}, and '{messages.0.content}' of a chat; `assay data import messages` "
+    "takes whole chats"
+)
 
 
 class DatasetPurpose(StrEnum):
@@ -185,10 +192,16 @@ def _task_files(path: Path) -> list[Path]:
 
 def _whole_task(row: object) -> Task:
     """Return a row as a task; a dataset's row must set fields optional in a score request."""
+    given = row if isinstance(row, Mapping) else {}
+    missing = [name for name in _REQUIRED if name not in given]
+    hint = _OTHER_FORMS if len(missing) > 1 else None
+    for name in given:
+        if name not in Task.model_fields:
+            shown = str(name)[:_MAX_SHOWN]
+            raise DatasetError(f"a task has no field {shown!r}", field=shown, hint=hint)
     task = Task.model_validate(row)
-    for name in ("id", "dataset", "role", "prompt", "rubric"):
-        if name not in task.model_fields_set:
-            raise DatasetError(f"Field required: the row has no {name!r}", field=name)
+    for name in missing:
+        raise DatasetError(f"Field required: the row has no {name!r}", field=name, hint=hint)
     if len(task.id) > _MAX_ID_CHARACTERS:
         raise DatasetError(f"has at most {_MAX_ID_CHARACTERS} characters", field="id")
     return task

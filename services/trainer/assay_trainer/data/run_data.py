@@ -43,5 +43,4 @@ def open_set(
     bad_rows = dataset.unusable
     set_aside.add_all([(t, bad_rows[t.id]) for t in dataset.tasks if t.id in bad_rows])
     set_aside.add_all(unreadable(dataset.tasks))
-    set_aside.refuse_if_all()
     return RunSet(RunSet(dataset, set_aside).usable, set_aside)

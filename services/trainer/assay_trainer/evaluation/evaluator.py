@@ -188,11 +188,9 @@ class Evaluator:
             BudgetExceeded: too many groups have no score, or all.
             DatasetError: too many tasks cannot be sampled or scored for their own reasons.
         """
-        self._set_aside.refuse_if_all()
         results = {
             scored.group.task.id: self._result(scored) for scored in self.play(name, tasks, policy)
         }
-        self._set_aside.refuse_if_all()
         kept = [results[task.id] for task in tasks if task not in self._set_aside]
         if not any(one.num_scored for one in kept):
             reasons = (sample.failure for one in kept for sample in one.samples)

@@ -228,9 +228,8 @@ class GroupBatcher:
         """Return the next draw with a usable task; None if the order has ended.
 
         Raises:
-            DatasetError: all tasks, or all of the curriculum's stage, are set aside.
+            DatasetError: all tasks of the curriculum's stage are set aside.
         """
-        self._set_aside.refuse_if_all()  # else the search would have no end
         for _ in range(_MOST_SKIPPED):
             if self._again:
                 draw = self._again.popleft()

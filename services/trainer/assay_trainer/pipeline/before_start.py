@@ -23,6 +23,7 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
 
     Raises:
         NotFound: the policy's folder has no model.
+        InvalidInput: the policy's folder has a LoRA adapter.
         DatasetError: a named file is missing.
         ConfigError: a GPU, CUDA, or a tracker is missing, or a switch cannot act.
         Unreachable: Redis does not answer.

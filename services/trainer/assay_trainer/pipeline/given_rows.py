@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from assay_shared.errors import DatasetError
+from assay_shared.types import Task
 from assay_trainer.config import DPOConfig, SFTConfig
 from assay_trainer.data.control_tokens import with_control_tokens
 from assay_trainer.data.dataset import Demonstration
@@ -99,7 +100,7 @@ def run_dpo(
 def clean_demonstrations(
     run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig
 ) -> list[Demonstration]:
-    """Return the demonstrations without a control token, within the policy's context.
+    """Return the demonstrations with an answer, without a control token, within the context.
 
     The tasks of the others are set aside.
 
@@ -117,6 +118,7 @@ def clean_demonstrations(
     unclean = with_control_tokens(rows, policy[1])
     run.record("channel_checked", stage="sft", num_rows=len(rows), num_unclean=len(unclean))
     refused = refused_by_template((one.task for one in given), policy[1])
+    refused += _without_answer(given, with_history=config.learn_history)
     bad = {task.id for task, _ in refused}
     context = context_of(policy[0].config)
     if context is not None:
@@ -131,6 +133,20 @@ def clean_demonstrations(
             field="sft",
             hint="give tasks a `gold`, or name demonstrations in data.demonstrations",
         )
+    return found
+
+
+def _without_answer(
+    given: Sequence[Demonstration], *, with_history: bool
+) -> list[tuple[Task, str]]:
+    """Return the tasks with an empty answer, which SFT would learn as an end at once."""
+    found = []
+    for one in given:
+        replies = {message.content for message in one.task.history if message.role == "assistant"}
+        if not one.answer.strip():
+            found.append((one.task, "its `gold` is empty: leave the field out, or give an answer"))
+        elif with_history and not all(map(str.strip, replies)):
+            found.append((one.task, "a reply in its `history` is empty, and is not to be learnt"))
     return found
 
 

@@ -8,10 +8,12 @@ import resource
 import time
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import BaseModel
 
-from assay_shared.errors import CallerError, WeightsRefused
+from assay_shared.errors import CallerError, Conflict, WeightsRefused
+from assay_shared.runs.run_lock import owner_of
 from assay_shared.types import FinishReason, PolicyVersion, Scored
 from assay_trainer.data.tokenization import prompt_token_ids
 from assay_trainer.events import SignalChecked
@@ -115,37 +117,65 @@ def make_plan(run: RunContext) -> Plan:
     Raises:
         Stopped: a stop was requested.
         InfrastructureError: a service does not answer.
+        Conflict: a process trains a run, and the sampled policy would replace its own.
     """
     config = run.config
     plan = Plan(run=config.name, findings=check_settings(config))
     plan.is_before_sft = config.sft is not None or config.dpo is not None
-    if plan.refused:  # training ends there too, before it asks for a service
-        return plan
     try:
-        check_lora(config.policy.lora)
-        if config.grpo is not None:
-            check_optimiser(config.grpo.optimiser, run.ranks.size)
-        with closing(GroupStore(run.settings.redis_url)) as store:
-            store.check()
-            fetch_hub_names(run)
-            sets = open_sets(run)
-            with Tiers.begun(run):  # it refuses sets that cannot be measured
-                pass
-            check_for_leaks(run, sets)
-            validate_rewards(run, sets)
-            process = process_bytes()
-            policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
-            check_template(sets, policy[1])
-            check_servable(run)
-            _add_sizes(plan, run, sets, policy, process)
-            set_aside_too_long(run, sets, *policy)
-            set_aside_control_tokens(run, sets, policy[1])
-            if run.config.grpo is not None:
-                parts = Parts(run, sets, store, make_publisher(run, sets, policy[1]))
-                _add_step(plan, parts, policy, run.config.grpo)
+        if not plan.refused:
+            sets, policy = _without_services(plan, run)
+        if not plan.refused:
+            _with_services(plan, run, sets, policy)
+    except Conflict:
+        raise
     except (CallerError, WeightsRefused) as error:
         plan.findings.append(Finding.of(error))
     return plan
+
+
+def _without_services(plan: Plan, run: RunContext) -> tuple[RunSets, Policy]:
+    """Return the run's sets and first policy, and add all that they show."""
+    config = run.config
+    check_lora(config.policy.lora)
+    if config.grpo is not None:
+        check_optimiser(config.grpo.optimiser, run.ranks.size)
+    fetch_hub_names(run)
+    sets = open_sets(run)
+    with Tiers.begun(run):  # it refuses sets that cannot be measured
+        pass
+    check_for_leaks(run, sets)
+    process = process_bytes()
+    policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
+    check_template(sets, policy[1])
+    _add_sizes(plan, run, sets, policy, process)
+    set_aside_too_long(run, sets, *policy)
+    set_aside_control_tokens(run, sets, policy[1])
+    return sets, policy
+
+
+def _with_services(plan: Plan, run: RunContext, sets: RunSets, policy: Policy) -> None:
+    """Prove rewards, and add an expected step of GRPO."""
+    with closing(GroupStore(run.settings.redis_url)) as store:
+        store.check()
+        validate_rewards(run, sets)
+        check_servable(run)
+        if run.config.grpo is not None:
+            _check_none_trains(run.settings.runs)
+            parts = Parts(run, sets, store, make_publisher(run, sets, policy[1]))
+            _add_step(plan, parts, policy, run.config.grpo)
+
+
+def _check_none_trains(runs: Path) -> None:
+    """Check that no process trains a run of `runs`: the plan would replace its policy.
+
+    Raises:
+        Conflict: a process does.
+    """
+    for folder in sorted(runs.iterdir()):
+        owner = owner_of(folder) if folder.is_dir() else None
+        if owner is not None:
+            raise Conflict(f"run {folder.name} belongs to {owner}", hint="plan when it has ended")
 
 
 def _add_sizes(plan: Plan, run: RunContext, sets: RunSets, policy: Policy, process: int) -> None:

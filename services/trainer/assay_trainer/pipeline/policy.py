@@ -132,6 +132,7 @@ def check_servable(run: RunContext) -> None:
 
 
 def _probe_task(sets: RunSets, tokenizer: PreTrainedTokenizerBase) -> Task:
+    """Return the first training task that the policy's chat template can show."""
     reason = ""
     for task in sets.train.dataset.tasks:
         refused = refused_by_template([task], tokenizer)

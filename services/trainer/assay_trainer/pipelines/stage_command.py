@@ -270,7 +270,7 @@ def _base_of(stage: AblateStage, places: StagePlaces) -> Iterator[Path]:
     file = places.files / stage.file
     base = read_yaml(file).get("base") if file.exists() else None
     if isinstance(base, str):
-        yield stage.file.parent / base
+        yield stage.file.parent / Path(base).expanduser()
 
 
 def _files_of_options(stage: AnyStage, places: StagePlaces) -> Iterator[str]:

@@ -43,19 +43,11 @@ class SetAside:
         """Why each task is left out, by its id as it is shown to people."""
         return {shown(task_id): reason for task_id, reason in self._reasons.items()}
 
-    def refuse_if_all(self) -> None:
-        """
-        Raises:
-            DatasetError: no task is left.
-        """
-        if len(self._reasons) >= self._num_tasks:
-            raise DatasetError(f"all {self._name} tasks are set aside; the last: {self._last}")
-
     def add(self, task: Task, reason: str) -> None:
         """Set a task aside.
 
         Raises:
-            DatasetError: more tasks than allowed are set aside now.
+            DatasetError: more tasks than allowed are set aside now, or all.
         """
         self.add_all([(task, reason)])
 
@@ -63,7 +55,7 @@ class SetAside:
         """Set several tasks aside together; an error counts all of them.
 
         Raises:
-            DatasetError: more tasks than allowed are set aside now.
+            DatasetError: more tasks than allowed are set aside now, or all.
         """
         for task, reason in found:
             if task not in self:
@@ -78,10 +70,12 @@ class SetAside:
                 f"or scored, and at most {self._most} may be set aside; the last: {self._last}",
                 field="data.max_set_aside_share",
             )
+        if self._reasons and len(self._reasons) == self._num_tasks:
+            raise DatasetError(f"all {self._name} tasks are set aside; the last: {self._last}")
 
     @property
     def _last(self) -> str:
-        task_id, reason = next(reversed(self._reasons.items()), ("none", "the set is empty"))
+        task_id, reason = next(reversed(self._reasons.items()))
         return f"{shown(task_id)}: {reason}"
 
 

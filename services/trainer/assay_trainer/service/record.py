@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 from assay_shared.errors import Conflict
 from assay_shared.runs.run_folder import RunFolder, write_json
-from assay_shared.runs.run_lock import owner_of
 from assay_shared.settings.run_file import parse_config, provenance
 from assay_trainer.config import RunConfig
 
@@ -46,16 +45,8 @@ def create_stamped_run(runs: Path, config: RunConfig) -> RunFolder:
 
 @contextmanager
 def plan_folder(runs: Path, config: RunConfig) -> Iterator[RunFolder]:
-    """Yield a run's folder that exists only in the block, below `runs`, where inference can read.
-
-    Raises:
-        Conflict: a process trains a run of `runs`; the plan would replace its policy.
-    """
+    """Yield a run's folder below `runs`, where inference can read; it exists only in the block."""
     runs.mkdir(parents=True, exist_ok=True)
-    for folder in sorted(runs.iterdir()):
-        owner = owner_of(folder) if folder.is_dir() else None
-        if owner is not None:
-            raise Conflict(f"run {folder.name} belongs to {owner}", hint="plan when it has ended")
     with TemporaryDirectory(prefix=".plan-", dir=runs) as found:
         home = Path(found)
         home.chmod(0o755)

@@ -26,10 +26,33 @@ class Section(Config):
     is_dry: bool = False
 
 
+class Files(Config):
+    one: Path
+    maybe: Path | None = None
+    some: tuple[Path, ...] = ()
+
+
 class Whole(Config):
     name: str
     section: Section = Section()
     sections: tuple[Section, ...] = ()
+
+
+def test_a_path_may_begin_with_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    path = tmp_path / "files.yaml"
+    path.write_text("one: ~/a\nmaybe: b/~\nsome: [~/c, d]\n")
+    assert load_config(Files, path, ("maybe=~/b",)) == Files(
+        one=Path("/home/ada/a"),
+        maybe=Path("/home/ada/b"),
+        some=(Path("/home/ada/c"), Path("d")),
+    )
+    assert load_config(Files, path).maybe == Path("b/~")
+    with pytest.raises(ConfigError, match="one: names a home folder that is not there") as caught:
+        load_config(Files, path, ("one=~nobody-of-this-name/a",))
+    assert caught.value.field == "one"
 
 
 @pytest.fixture

@@ -66,6 +66,14 @@ def test_settings_and_start_of_the_winner_are_used(tmp_path: Path) -> None:
     assert with_winner(written) == written, "a resume reads no winner"
 
 
+def test_the_winner_may_lie_in_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(ablation(tmp_path)))
+    config = load_run(run_file(tmp_path, Path("~")))
+    assert config.policy.folder == tmp_path / "start"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -39,7 +39,10 @@ def test_tasks_survive_the_file(tmp_path: Path) -> None:
         ([row(), "{"], r"tasks.jsonl:2: not JSON"),
         ([row(), row(prompt="\ud800")], r"prompt: .*tasks.jsonl:2: must be Unicode text"),
         ([row(id="x" * 1001)], r"id: .*tasks.jsonl:1: has at most 1000 characters"),
-        ([row(), row(id="b", rubrik="x")], r"rubrik: .*tasks.jsonl:2: Extra inputs"),
+        (
+            [row(), row(id="b", rubrik="x")],
+            r"rubrik: .*tasks.jsonl:2: a task has no field 'rubrik'$",
+        ),
         ([row(role="exam")], r"role: .*tasks.jsonl:1: Input should be 'train', 'validation' or"),
         ([json.dumps({"id": "a"})], r"dataset: .*tasks.jsonl:1: .* the row has no 'dataset'"),
         ([row(), row()], r"id: .*tasks.jsonl:2: 't' stands in line 1 already"),
@@ -52,6 +55,16 @@ def test_a_bad_row_is_refused_with_file_line_and_field(
 ) -> None:
     with pytest.raises(DatasetError, match=message):
         open_dataset(write(tmp_path, *lines), DatasetPurpose.EVALUATE, None)
+
+
+@pytest.mark.parametrize("row", [{"messages": []}, {"id": "1", "question": "x"}, {"prompt": "x"}])
+def test_a_row_of_another_form_is_told_what_reads_it(tmp_path: Path, row: object) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(json.dumps(row))
+    with pytest.raises(DatasetError) as caught:
+        open_dataset(JsonlSource(kind="jsonl", path=path), DatasetPurpose.TRAIN, None)
+    assert "`kind: table` takes rows of other forms" in (caught.value.hint or "")
+    assert caught.value.field in ("messages", "question", "id")
 
 
 def test_a_run_takes_half_characters_to_set_them_aside_but_not_in_an_id(tmp_path: Path) -> None:

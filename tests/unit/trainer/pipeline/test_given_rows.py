@@ -227,6 +227,25 @@ def test_tasks_without_gold_teach_nothing(tmp_path: Path) -> None:
         clean_demonstrations(run, sets, policy, config.sft)
 
 
+def test_demonstrations_without_an_answer_are_set_aside(tmp_path: Path) -> None:
+    run, sets, policy, told = opened(tmp_path, config_of(tmp_path))
+    tasks = sets.demonstrations.dataset.tasks
+    silent = (Message(role="user", content="Hi."), Message(role="assistant", content=""))
+    tasks[3] = tasks[3].model_copy(update={"gold": " \n"})
+    tasks[5] = tasks[5].model_copy(update={"history": silent})
+    assert run.config.sft is not None
+    rows = clean_demonstrations(run, sets, policy, run.config.sft)
+    assert {task.id for task in tasks} - {one.task.id for one in rows} == {tasks[3].id}
+    with_history = run.config.sft.model_copy(update={"learn_history": True})
+    rows = clean_demonstrations(run, sets, policy, with_history)
+    assert {task.id for task in tasks} - {one.task.id for one in rows} == {tasks[3].id, tasks[5].id}
+    aside = [str(event.data["reason"]) for event in told if event.kind == "task_set_aside"]
+    assert [reason.partition(":")[0] for reason in aside] == [
+        "its `gold` is empty",
+        "a reply in its `history` is empty, and is not to be learnt",
+    ]
+
+
 def test_demonstrations_with_a_control_token_are_set_aside(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     run, sets, policy, told = opened(tmp_path, config)

@@ -37,7 +37,7 @@ def ledger(
 
 @pytest.mark.parametrize(
     ("share", "num_tasks", "allowed"),
-    [(0.05, 40, 2), (0.05, 41, 3), (0.05, 3, 1), (0.0, 40, 0), (1.0, 40, 40)],
+    [(0.05, 40, 2), (0.05, 41, 3), (0.05, 3, 1), (0.0, 40, 0), (0.9, 40, 36)],
 )
 def test_the_share_is_rounded_up_to_whole_tasks(share: float, num_tasks: int, allowed: int) -> None:
     aside = SetAside("training", num_tasks, share, lambda _: None)
@@ -56,8 +56,13 @@ def test_what_is_found_together_is_counted_together_and_few_are_reported() -> No
     ):
         aside.add_all([(task, "no") for task in TASKS])
     assert len(told) == 3
-    with pytest.raises(DatasetError, match="all held-out tasks are set aside"):
-        aside.refuse_if_all()
+
+
+def test_the_last_task_is_not_set_aside_even_where_the_share_allows_it() -> None:
+    aside = SetAside("held-out", 2, 1.0, lambda _: None)
+    aside.add(TASKS[0], "no rubric")
+    with pytest.raises(DatasetError, match="all held-out tasks are set aside; the last: t1: long"):
+        aside.add_all([(TASKS[1], "long")])
 
 
 def test_rows_that_nobody_can_read_are_found_before_anything_is_written() -> None:

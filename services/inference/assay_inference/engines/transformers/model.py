@@ -22,6 +22,8 @@ from assay_shared.types import LogprobProbe, PolicyVersion
 
 #: The library builds a network on a device that all threads share: two at once break each other.
 _LOADING = threading.Lock()
+#: Models whose attention takes no positions from a cache.
+_ALIBI = frozenset({"bloom", "mpt"})
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,6 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Loa
     )
     vocabulary.check_usable(folder)
     return LoadedModel(network.eval(), vocabulary, policy, folder)
-
-
-#: Models whose attention takes no positions from a cache.
-_ALIBI = frozenset({"bloom", "mpt"})
 
 
 def check_attention(folder: Path, config: PreTrainedConfig) -> None:

@@ -1,7 +1,8 @@
 """The policy model: a small new model with its own tokenizer, or a model from a folder."""
 
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -94,10 +95,33 @@ def check_folder(folder: Path) -> None:
 
     Raises:
         NotFound: one of them is missing.
+        InvalidInput: the folder has a LoRA adapter.
     """
+    _refuse_adapter(folder)
     if not (folder / "config.json").is_file():
         raise NotFound(f"there is no model in {folder}: it has no config.json")
     checkpoint.weight_files(folder)
+
+
+def _refuse_adapter(folder: Path) -> None:
+    file = folder / checkpoint.ADAPTER_CONFIG
+    if not file.is_file():
+        return
+    if any((folder / name).is_file() for name in (checkpoint.WEIGHTS, checkpoint.INDEX)):
+        raise InvalidInput(
+            f"{folder} has a model and a LoRA adapter: both would be loaded as one",
+            hint=f"move {file.name} and {checkpoint.ADAPTER_WEIGHTS} out of the folder",
+        )
+    try:
+        base = json.loads(file.read_bytes()).get("base_model_name_or_path")
+    except (ValueError, AttributeError):
+        base = None
+    of_base = f"of {base}" if base else f"whose base {file.name} does not name"
+    raise InvalidInput(
+        f"{folder} is not a whole model: it is a LoRA adapter {of_base}",
+        hint=f"merge it with `assay handoff {folder} --base BASE --output MERGED`, where BASE is "
+        "the folder of its base, and give the folder MERGED",
+    )
 
 
 def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -107,7 +131,8 @@ def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
     Raises:
         NotFound: the folder has no model.
-        InvalidInput: its tensors are not those of its configuration.
+        InvalidInput: it has a LoRA adapter, or its tensors are not those of its configuration, or
+            are not finite.
     """
     check_folder(folder)
     model: PreTrainedModel
@@ -130,7 +155,9 @@ def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise InvalidInput(f"the tokenizer of {folder} cannot be read: {reason}") from None
-    return model.float(), tokenizer
+    model.float()
+    _check_finite(folder, model)
+    return model, tokenizer
 
 
 def _check_tensors(
@@ -152,18 +179,38 @@ def _check_tensors(
     wrong["unexpected"] = [
         one for one in wrong.get("unexpected", ()) if _of_any_layer(one) in kinds
     ]
-    told = [
-        f"{kind}: {', '.join(names[:_MOST_SHOWN])}"
-        + (f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else "")
-        for kind, names in wrong.items()
-        if names
-    ]
+    told = [f"{kind}: {_some(names)}" for kind, names in wrong.items() if names]
     if told:
         raise InvalidInput(
             f"the tensors in {folder} are not those of its config.json: {'; '.join(told)}",
             hint="take a whole checkpoint of a causal language model; a base model without its "
             "head cannot be trained",
         )
+
+
+def _check_finite(folder: Path, model: PreTrainedModel) -> None:
+    """Check that no weight is NaN or infinite.
+
+    Raises:
+        InvalidInput: one is; names some of the tensors.
+    """
+    # The least and the greatest weight take one pass and no memory, and are NaN if any is.
+    wrong = [
+        name
+        for name, weight in model.named_parameters()
+        if weight.numel() and not all(one.isfinite() for one in weight.detach().aminmax())
+    ]
+    if wrong:
+        raise InvalidInput(
+            f"the weights in {folder} have NaN or infinite values: {_some(wrong)}",
+            hint="take a checkpoint from before the training diverged, or download it again",
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    rest = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _of_any_layer(name: str) -> str:

@@ -60,7 +60,11 @@ def _values(pipeline: Pipeline, file: Path, overrides: Mapping[str, Any]) -> dic
 def _base(file: Path, own: dict[str, Any]) -> dict[str, Any]:
     """Return the run file under an ablation's, with the changes of all arms."""
     base, run = own.get("base"), own.get("run")
-    values = read_yaml(file.parent / base) if isinstance(base, str) else dict(run or {})
+    values = (
+        read_yaml(file.parent / Path(base).expanduser())
+        if isinstance(base, str)
+        else dict(run or {})
+    )
     for key, one in (own.get("overrides") or {}).items():
         apply_override(values, f"{key}={json.dumps(one)}")
     return values
@@ -71,7 +75,7 @@ def _named_in(values: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     for section, key in (("policy", "folder"), ("curriculum", "from")):
         found = values.get(section)
         if isinstance(found, dict) and isinstance(found.get(key), str):
-            yield f"{section}.{key}", Path(found[key])
+            yield f"{section}.{key}", Path(found[key]).expanduser()
     for section in _DATA:
         yield from _sources(values.get(section), section)
 
@@ -83,7 +87,7 @@ def _sources(value: object, key: str) -> Iterator[tuple[str, Path]]:
             yield from _sources(one, f"{key}.{number}")
     elif isinstance(value, dict):
         if "kind" in value and isinstance(value.get("path"), str):
-            yield f"{key}.path", Path(value["path"])
+            yield f"{key}.path", Path(value["path"]).expanduser()
         for name, one in value.items():
             yield from _sources(one, f"{key}.{name}")
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 from transformers import MixtralConfig, PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.types import Role, Task
 from assay_trainer.config import SFTConfig
@@ -58,6 +59,17 @@ def train(
     return model, steps
 
 
+def two_updates(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path
+) -> list[SFTStep]:
+    """Train a given model on the rows, and return its two steps."""
+    steps: list[SFTStep] = []
+    config = SFTConfig(steps=2, batch_size=4)
+    attempt = StageAttempt(1, folder, Stop())
+    train_sft(model, tokenizer, ROWS, config, attempt, on_step=steps.append)
+    return steps
+
+
 def assert_equal_weights(one: PreTrainedModel, other: PreTrainedModel, tolerance: float) -> None:
     for (name, a), (_, b) in zip(one.named_parameters(), other.named_parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=tolerance, rtol=0, msg=name)
@@ -105,9 +117,7 @@ def test_the_configuration_is_as_before_even_of_a_mixture_of_experts(tmp_path: P
     folder = publish_random(tmp_path / "model", MixtralConfig, num_local_experts=4)
     model, tokenizer = load_policy(folder)
     before = model.config.to_json_string(), model.generation_config.to_json_string()
-    attempt = StageAttempt(1, tmp_path / "checkpoints", Stop())
-    config = SFTConfig.model_validate({"steps": 1, "batch_size": 4, "warmup_steps": 0})
-    train_sft(model, tokenizer, ROWS, config, attempt, on_step=lambda _: None)
+    two_updates(model, tokenizer, tmp_path / "checkpoints")
     assert (model.config.to_json_string(), model.generation_config.to_json_string()) == before
 
 
@@ -157,14 +167,7 @@ def test_a_loss_that_is_not_finite_ends_the_stage(tmp_path: Path) -> None:
     with torch.no_grad():
         model.get_parameter("model.norm.weight").fill_(math.nan)
     with pytest.raises(Diverged, match="loss is nan at step 1"):
-        train_sft(
-            model,
-            tokenizer,
-            ROWS,
-            SFTConfig(steps=2, batch_size=4),
-            StageAttempt(1, tmp_path, Stop()),
-            on_step=lambda _: None,
-        )
+        two_updates(model, tokenizer, tmp_path)
     assert checkpoint.newest(tmp_path) is None
 
 
@@ -172,14 +175,5 @@ def test_a_padding_token_beyond_the_embedding_is_not_used(tmp_path: Path) -> Non
     model, tokenizer = create_policy(TINY, TEXTS, 0)
     tokenizer.add_special_tokens({"pad_token": "[PAD]"})
     assert tokenizer.pad_token_id >= model.get_input_embeddings().num_embeddings
-    steps: list[SFTStep] = []
-    train_sft(
-        model,
-        tokenizer,
-        ROWS,
-        SFTConfig(steps=2, batch_size=4),
-        StageAttempt(1, tmp_path, Stop()),
-        on_step=steps.append,
-    )
-    assert len(steps) == 2
+    assert len(two_updates(model, tokenizer, tmp_path)) == 2
     assert tokenizer.pad_token == "[PAD]"

@@ -1,35 +1,25 @@
 """A checkpoint whose tensors are not those of its configuration is not trained."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig
 
 from assay_shared.errors import InvalidInput
-from assay_trainer.learner.network.model import load_policy, train_tokenizer
-from tests.support.policies import TEXTS
+from assay_trainer.learner.network.model import check_folder, load_policy
+from tests.support.architectures import publish_random
 
 Tensors = dict[str, torch.Tensor]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    tokenizer = train_tokenizer(TEXTS, 320)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-    )
-    LlamaForCausalLM(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    return tmp_path
+    return publish_random(tmp_path / "model", LlamaConfig, hidden_size=16)
 
 
 def rewrite(folder: Path, change: Callable[[Tensors], object]) -> None:
@@ -61,6 +51,40 @@ def test_a_layer_that_the_configuration_leaves_out_is_named(folder: Path) -> Non
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": 1}))
     with pytest.raises(InvalidInput, match=r"unexpected: model.layers.1.*and 4 more"):
+        load_policy(folder)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"base_model_name_or_path": "org/model"}, "is a LoRA adapter of org/model"),
+        ({}, "is a LoRA adapter whose base adapter_config.json does not name"),
+    ],
+)
+def test_an_adapter_alone_is_told_with_its_base(
+    tmp_path: Path, config: dict[str, str], told: str
+) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidInput, match=f"{told} .*assay handoff {tmp_path} --base"):
+        load_policy(tmp_path)
+
+
+def test_an_adapter_in_the_folder_of_a_model_is_refused(folder: Path) -> None:
+    check_folder(folder)
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(InvalidInput, match="has a model and a LoRA adapter"):
+        check_folder(folder)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_not_finite_are_named(folder: Path, value: float) -> None:
+    rewrite(folder, lambda one: one["model.layers.1.mlp.up_proj.weight"][3].fill_(value))
+    with pytest.raises(
+        InvalidInput, match=r"infinite values: model.layers.1.mlp.up_proj.weight \("
+    ):
+        load_policy(folder)
+    rewrite(folder, lambda one: [tensor.fill_(value) for tensor in one.values()])
+    with pytest.raises(InvalidInput, match=r"infinite values: .*and \d+ more "):
         load_policy(folder)
 
 

@@ -65,6 +65,16 @@ def test_what_is_missing_is_refused_by_plan_and_run(
         run_pipeline(order, (None, None, ()))
 
 
+def test_paths_from_the_home_folder_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    given = {"policy.folder": "~/model", "data.train.path": "~/train.jsonl"}
+    (tmp_path / "ablation.yaml").write_text("{base: ~/run.yaml, arms: {one: {}, two: {}}}")
+    stages = {"t": train(overrides=given), "a": {"kind": "ablate", "file": "ablation.yaml"}}
+    plan_pipeline(ordered(tmp_path, stages), as_json=False)
+
+
 def test_what_an_earlier_stage_makes_is_not_missed(tmp_path: Path) -> None:
     words = ["or-debug", "generate", "--per-cell", "1", "--output"]
     stages = {
