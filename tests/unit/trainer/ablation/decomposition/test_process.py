@@ -1,4 +1,4 @@
-"""The process for gradients: with kernels that repeat, or without them where there are none."""
+"""The process for gradients, with and without kernels that give the same sums each time."""
 
 from collections.abc import Iterator
 
