@@ -8,7 +8,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
 from assay_reward.or_debug.evaluate.evaluation_file import (
@@ -22,6 +24,7 @@ from assay_shared.runs.run_folder import append_line, whole_lines, write_atomica
 from assay_shared.types import Wire
 
 UNFINISHED = "unfinished.jsonl"
+Form = TypeVar("Form", bound=BaseModel)
 #: A policy, a task and a sample.
 EpisodeKey = tuple[str, str, int]
 
@@ -78,8 +81,8 @@ def begin(folder: Path, begun: BegunEvaluation, num_episodes: int) -> Unfinished
     path = folder / UNFINISHED
     try:
         before, records = _unfinished(path) if path.exists() else _finished(folder)
-    except ValueError:  # it is not known what would be lost
-        raise _conflict(folder, "that cannot be read") from None
+    except ValueError as error:  # it is not known what would be lost
+        raise _conflict(folder, f"that cannot be read ({error})") from None
     known = {_key(one): one for one in records if one.failure is None}
     if before is None or not any(policy == before.policies[0] for policy, _, _ in known):
         known = {}
@@ -99,21 +102,37 @@ def _conflict(folder: Path, told: str) -> Conflict:
 
 
 def _unfinished(path: Path) -> tuple[BegunEvaluation | None, Iterable[EpisodeRecord]]:
-    first, *lines = [*whole_lines(path)]
-    return BegunEvaluation.model_validate_json(first), _records(lines)
+    lines = [*whole_lines(path)]
+    if not any(map(bytes.strip, lines)):
+        return None, ()  # it ended before its first line was whole
+    return _parsed(BegunEvaluation, lines[0], path, 1), _records(path, lines[1:], 2)
 
 
 def _finished(folder: Path) -> tuple[BegunEvaluation | None, Iterable[EpisodeRecord]]:
     """Return an evaluation whose files are all written; None of a folder without one."""
     if not (folder / EVALUATION).exists() or not (folder / EPISODES).exists():
         return None, ()
-    file = EvaluationFile.model_validate_json((folder / EVALUATION).read_bytes())
+    file = _parsed(EvaluationFile, (folder / EVALUATION).read_bytes(), folder / EVALUATION, 1)
     begun = BegunEvaluation(policies=file.policies, asked=file.asked)
-    return begun, _records(whole_lines(folder / EPISODES))
+    return begun, _records(folder / EPISODES, [*whole_lines(folder / EPISODES)], 1)
 
 
-def _records(lines: Iterable[bytes]) -> list[EpisodeRecord]:
-    return [EpisodeRecord.model_validate_json(line) for line in lines]
+def _records(path: Path, lines: list[bytes], first: int) -> list[EpisodeRecord]:
+    """Return the episodes of lines; blank lines at the end do not count."""
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    return [_parsed(EpisodeRecord, line, path, at) for at, line in enumerate(lines, start=first)]
+
+
+def _parsed(form: type[Form], line: bytes, path: Path, number: int) -> Form:
+    """
+    Raises:
+        ValueError: it has another form; names file and line.
+    """
+    try:
+        return form.model_validate_json(line)
+    except ValidationError:
+        raise ValueError(f"{path.name}, line {number}") from None
 
 
 def _key(record: EpisodeRecord) -> EpisodeKey:

@@ -34,6 +34,24 @@ def judge_goals(
     return [_judge(one, arms, start, best, confidence, first[0] if first else "") for one in goals]
 
 
+def undecided(goals: Sequence[GoalConfig], reason: str) -> list[GoalRow]:
+    """Return the goals of an ablation that decides nothing, each with the reason."""
+    return [_undecided(one, one.arm, reason) for one in goals]
+
+
+def _undecided(goal: GoalConfig, arm: str | None, reason: str) -> GoalRow:
+    told = f"{goal.metric} of {arm or 'the best arm'}"
+    told += f" minus {goal.against}" if goal.against else ""
+    told += f" {'at least' if goal.at_least is not None else 'at most'} {_bound(goal):g}"
+    return GoalRow(goal=told, found=None, verdict=JudgedVerdict.INCONCLUSIVE, reason=reason)
+
+
+def _bound(goal: GoalConfig) -> float:
+    bound = goal.at_least if goal.at_least is not None else goal.at_most
+    assert bound is not None
+    return bound
+
+
 def _judge(
     goal: GoalConfig,
     arms: Mapping[str, MeasuredArm],
@@ -43,17 +61,8 @@ def _judge(
     set_name: str,
 ) -> GoalRow:
     name, key = goal.arm or best, (set_name, goal.metric)
-    told = f"{goal.metric} of {name or 'the best arm'}"
-    told += f" minus {goal.against}" if goal.against else ""
-    bound = goal.at_least if goal.at_least is not None else goal.at_most
-    assert bound is not None
-    told += f" {'at least' if goal.at_least is not None else 'at most'} {bound:g}"
-    nothing = GoalRow(
-        goal=told,
-        found=None,
-        verdict=JudgedVerdict.INCONCLUSIVE,
-        reason="nothing was measured for it",
-    )
+    bound = _bound(goal)
+    nothing = _undecided(goal, name, "nothing was measured for it")
     arm = arms.get(name) if name else None
     other = _other(goal, arm, arms, start)
     if arm is None or (other is None and goal.against is not None):
@@ -67,7 +76,7 @@ def _judge(
     if is_from_0_to_1(arms.values(), key):
         found = within(found, ()) if goal.against is None else within_difference(found)
     verdict, case = _with_failed(alone, goal, bound, (arm, other), key, confidence)
-    return GoalRow(goal=told, found=found, verdict=verdict, reason=few, failed=case)
+    return GoalRow(goal=nothing.goal, found=found, verdict=verdict, reason=few, failed=case)
 
 
 def _other(

@@ -26,7 +26,7 @@ from assay_trainer.ablation.judging.findings import (
     TableRow,
     ValueBounds,
 )
-from assay_trainer.ablation.judging.goals import judge_goals
+from assay_trainer.ablation.judging.goals import judge_goals, undecided
 from assay_trainer.ablation.judging.judge import (
     LEAST_SEEDS,
     judge_changes,
@@ -85,6 +85,7 @@ def make_report(run: AblationRun, trained: Sequence[AblationArm]) -> AblationRep
     ]
     confidence = config.confidence
     ranks = found.controls.work
+    fault = f"the {words.fault_of_checks(found.controls.controls)}"
     pairs = _pairs(found)
     changes = judge_changes(pairs, keys, confidence) if ranks else []
     baseline = found.arms[plan.arms[0].name]
@@ -109,10 +110,12 @@ def make_report(run: AblationRun, trained: Sequence[AblationArm]) -> AblationRep
         changes=changes,
         to_baseline=to_baseline,
         noise=[row for key in keys if (row := noise(found.compared, key)) is not None],
-        goals=judge_goals(config.goals, found.arms, found.start, best, confidence) if ranks else [],
+        goals=judge_goals(config.goals, found.arms, found.start, best, confidence)
+        if ranks
+        else undecided(config.goals, fault),
         ranking=ranking,
         winner=winner,
-        winner_reason=why if ranks else "the planted changes were not found",
+        winner_reason=why if ranks else fault,
         start_digest=weights.digest(start_weights(run.folder)),
         curves=found.curves,
         notes=[*_notes_of_failed(run), *notes, *_notes(plan, found, changes)],

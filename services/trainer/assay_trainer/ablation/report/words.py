@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from assay_trainer.ablation.decomposition.findings import PlantedChange
 from assay_trainer.ablation.judging.findings import (
     AblationReport,
     ArmRow,
@@ -119,19 +120,25 @@ def share_text(arm: ArmRow) -> str:
 def sentence(row: ChangeRow) -> str:
     """Return a change as a sentence with its verdict."""
     way = "higher" if row.change.value > 0 else "lower"
+    change = f"{abs(row.change.value):.3f} {way}" if row.change.value else "equal"
     return (
         f"{row.arm} against {row.against}: {row.metric} of {row.set} is "
-        f"{abs(row.change.value):.3f} {way}, p {p_text(row.p_corrected)} after Holm's correction: "
+        f"{change}, p {p_text(row.p_corrected)} after Holm's correction: "
         f"{verdict(row)}."
     )
+
+
+def fault_of_checks(controls: Sequence[PlantedChange]) -> str:
+    """Return why the checks of an ablation do not work."""
+    missed = [one.name for one in controls if not one.is_found]
+    which = f"{', '.join(missed)} not found" if missed else "no batch is stored"
+    return f"checks of this ablation do not work: {which}"
 
 
 def lead(report: AblationReport) -> str:
     """Return the first sentence of a report."""
     if not report.controls_work:
-        missed = [one.name for one in report.controls if not one.is_found]
-        which = f": {', '.join(missed)} not found" if missed else ": no batch is stored"
-        return f"The checks of this ablation do not work{which}. Nothing is ranked."
+        return f"The {fault_of_checks(report.controls)}. Nothing is ranked."
     if report.winner is not None:
         return f"{report.winner} has won: {report.winner_reason}."
     return f"No arm has won: {report.winner_reason}."

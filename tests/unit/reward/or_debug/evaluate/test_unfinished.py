@@ -137,7 +137,31 @@ def test_an_evaluation_that_cannot_be_read_is_not_replaced(tasks: Path) -> None:
     run(asked, Console(quiet=True))
     file = asked.output / "episodes.jsonl"
     file.write_text(file.read_text().replace('"sample"', '"other"'))
-    with pytest.raises(Conflict, match="has an evaluation that cannot be read"):
+    with pytest.raises(Conflict, match=r"cannot be read \(episodes.jsonl, line 1\)"):
         run(asked, Console(quiet=True))
     file.unlink()
     assert run(asked, Console(quiet=True)).num_failed == 0, "without episodes, nothing is lost"
+
+
+@pytest.mark.parametrize("written", ["", "\n", '{"policies": ["first_ro'])
+def test_an_evaluation_that_ended_in_its_first_line_is_begun_again(
+    tasks: Path, written: str
+) -> None:
+    asked = order(tasks, "first_row")
+    asked.output.mkdir()
+    (asked.output / UNFINISHED).write_text(written)
+    assert run(asked, Console(quiet=True)).num_failed == 0
+    assert len(stored(tasks)) == NUM_TASKS
+
+
+def test_blank_lines_at_the_end_are_harmless_and_others_are_named(tasks: Path) -> None:
+    asked = order(tasks, "first_row")
+    run(asked, Console(quiet=True))
+    file = asked.output / "episodes.jsonl"
+    first, rest = file.read_text().split("\n", 1)
+    file.write_text(f"{first}\n{rest}\n\n")
+    with pytest.raises(Conflict, match="a result of each episode"):
+        run(asked, Console(quiet=True))
+    file.write_text(f"{first}\n\n{rest}")
+    with pytest.raises(Conflict, match=r"cannot be read \(episodes.jsonl, line 2\)"):
+        run(asked, Console(quiet=True))

@@ -295,6 +295,10 @@ def test_with_a_missed_planted_change_nothing_is_ranked(finished: AblationRun) -
     assert not report.controls_work
     assert (report.ranking, report.changes, report.winner) == ([], [], None)
     assert not report.succeeded
+    assert {(row.verdict, row.reason) for row in report.goals} == {
+        (JudgedVerdict.INCONCLUSIVE, "the checks of this ablation do not work: p not found")
+    }
+    assert report.winner_reason == "the checks of this ablation do not work: p not found"
     assert "do not work" in (finished.folder.path / "report.md").read_text()
 
 
