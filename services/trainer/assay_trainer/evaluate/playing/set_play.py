@@ -11,7 +11,7 @@ from assay_trainer.evaluate.answers.likelihood import OptionReader, read_task
 from assay_trainer.evaluate.playing.player import UnitPlayer
 from assay_trainer.evaluate.playing.repair import play_repair
 from assay_trainer.evaluate.playing.units import next_of_budget, units_of
-from assay_trainer.evaluate.playing.votes import with_votes
+from assay_trainer.evaluate.playing.votes import settle_votes, with_votes
 from assay_trainer.evaluate.sets import OpenSet
 from assay_trainer.evaluate.store import EvaluationStore
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
@@ -63,9 +63,7 @@ class SetPlay:
             OSError: samples could not be stored.
         """
         name = self.opened.name
-        is_vote = self.protocol.kind is ProtocolKind.MAJORITY
-        num_together = self.protocol.samples_per_task if is_vote else 1
-        stored = self.store.usable_samples(name, num_together=num_together)
+        stored = self.store.usable_samples(name)
         self.progress = SetProgress(len(self.opened.tasks))
         self._has_other = any(stored.values())
         before, started = self.store.facts(name).played_s, time.monotonic()
@@ -79,6 +77,8 @@ class SetPlay:
 
         try:
             await gather(work_on() for _ in range(self.concurrency))
+            if self.protocol.kind is ProtocolKind.MAJORITY:
+                settle_votes(self.store, self.opened)
         finally:
             self.store.add_time(name, before + time.monotonic() - started, now=True)
 
@@ -109,10 +109,10 @@ class SetPlay:
             assert self.player is not None
             playing = play_repair if self.protocol.kind is ProtocolKind.REPAIR else UnitPlayer.play
             samples, scorer = await playing(self.player, units[number])
+            missing = [one for one in samples if one.index not in known]
             if self.protocol.kind is ProtocolKind.MAJORITY:
-                self._add(with_votes(task, samples), scorer)  # the votes belong together
-            else:
-                self._add([one for one in samples if one.index not in known], scorer)
+                missing = with_votes(task, missing, [one.vote for one in known.values()])
+            self._add(missing, scorer)
             left -= 1
             if left == 0:
                 self._done()
