@@ -85,18 +85,13 @@ class EvaluationStore:
     def facts(self, name: str) -> EvaluatedSet:
         return next(one for one in self.record.sets if one.name == name)
 
-    def usable_samples(self, name: str, *, num_together: int = 1) -> dict[str, Stored]:
-        """Return the stored samples with a score by task and index; the others are dropped.
-
-        Votes belong together: a task with fewer samples than `num_together` loses all of them, and
-        is played again.
-        """
+    def usable_samples(self, name: str) -> dict[str, Stored]:
+        """Return the stored samples with a score by task and index; the others are dropped."""
         stored = self.folder.read_set(self.facts(name))
         found: dict[str, Stored] = {task.id: {} for task in stored.tasks}
         for sample in stored.samples:
             if sample.failure is None:
                 found[sample.task_id][sample.index] = sample
-        found = {id_: some if len(some) >= num_together else {} for id_, some in found.items()}
         good = [one for some in found.values() for one in some.values()]
         if len(good) < len(stored.samples) or self.folder.has_blank_end(name):
             self.folder.replace_samples(name, good)

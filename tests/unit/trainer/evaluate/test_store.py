@@ -84,18 +84,6 @@ def test_samples_are_added_after_a_blank_end(tmp_path: Path) -> None:
     assert [[*one] for one in store.usable_samples("a").values()] == [[0], [0]]
 
 
-def test_votes_are_kept_together_so_that_none_stands_in_two_lines(tmp_path: Path) -> None:
-    store = begin(tmp_path, [a_set("a", 2)])
-    votes = [sample("t0"), sample("t0", 1, lost=True), sample("t1"), sample("t1", 1)]
-    store.add_samples("a", votes, "r@1")
-
-    found = store.usable_samples("a", num_together=2)
-
-    assert [[*one] for one in found.values()] == [[], [0, 1]]
-    store.add_samples("a", [sample("t0"), sample("t0", 1)], "r@1")
-    assert len(store.folder.read_set(store.facts("a")).samples) == 4
-
-
 def test_a_rubric_that_computes_something_else_now_is_refused(tmp_path: Path) -> None:
     begin(tmp_path, [a_set("a", 2)]).add_samples("a", [sample("t0")], "code.sparse@1")
     again = begin(tmp_path, [a_set("a", 2)])

@@ -49,6 +49,7 @@ class _Served:
     client: InferenceClient
     template: Mapping[str, JsonValue]
     version: PolicyVersion
+    asks_each: bool = False
 
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return Templated(self.client, self.template)
@@ -63,6 +64,7 @@ class _OfServer:
     model: str
     template: dict[str, JsonValue]
     version: None = None
+    asks_each: bool = True
 
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         known = [index - unit.first for index in unit.known]
@@ -76,6 +78,7 @@ class _OfServer:
 class _Stored:
     answers: Mapping[tuple[str, str], Sequence[StoredAnswer]]
     version: None = None
+    asks_each: bool = False
 
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return StoredGenerator(self.answers[set_name, unit.task.id], unit.first)

@@ -11,7 +11,7 @@ from assay_trainer.evaluate.answers.likelihood import OptionReader, read_task
 from assay_trainer.evaluate.playing.player import UnitPlayer
 from assay_trainer.evaluate.playing.repair import play_repair
 from assay_trainer.evaluate.playing.units import next_of_budget, units_of
-from assay_trainer.evaluate.playing.votes import with_votes
+from assay_trainer.evaluate.playing.votes import settle_votes, with_votes
 from assay_trainer.evaluate.sets import OpenSet
 from assay_trainer.evaluate.store import EvaluationStore
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
@@ -46,11 +46,14 @@ class SetPlay:
     player: UnitPlayer | None
     reader: OptionReader | None
     concurrency: int
-    #: This number of units in a row without any score ends the command.
+    #: This number of requests in a row without a score ends the command. Of a server, each sample
+    #: is a request; else each unit is.
     max_failed: int
     on_progress: Callable[[SetProgress], None]
     progress: SetProgress = field(init=False)
     _failed_in_a_row: int = 0
+    #: The tasks of these requests.
+    _failed_tasks: set[str] = field(default_factory=set)
     #: The failure of every request so far, if it is the same and a retry cannot help.
     _same_failure: Failure | None = None
     _has_other: bool = False
@@ -59,13 +62,11 @@ class SetPlay:
         """Play what is missing, and store the seconds that it took.
 
         Raises:
-            BudgetExceeded: many units in a row have no score: something is down.
+            BudgetExceeded: `max_failed` requests in a row have no score: something is down.
             OSError: samples could not be stored.
         """
         name = self.opened.name
-        is_vote = self.protocol.kind is ProtocolKind.MAJORITY
-        num_together = self.protocol.samples_per_task if is_vote else 1
-        stored = self.store.usable_samples(name, num_together=num_together)
+        stored = self.store.usable_samples(name)
         self.progress = SetProgress(len(self.opened.tasks))
         self._has_other = any(stored.values())
         before, started = self.store.facts(name).played_s, time.monotonic()
@@ -79,6 +80,8 @@ class SetPlay:
 
         try:
             await gather(work_on() for _ in range(self.concurrency))
+            if self.protocol.kind is ProtocolKind.MAJORITY:
+                settle_votes(self.store, self.opened)
         finally:
             self.store.add_time(name, before + time.monotonic() - started, now=True)
 
@@ -109,10 +112,10 @@ class SetPlay:
             assert self.player is not None
             playing = play_repair if self.protocol.kind is ProtocolKind.REPAIR else UnitPlayer.play
             samples, scorer = await playing(self.player, units[number])
+            missing = [one for one in samples if one.index not in known]
             if self.protocol.kind is ProtocolKind.MAJORITY:
-                self._add(with_votes(task, samples), scorer)  # the votes belong together
-            else:
-                self._add([one for one in samples if one.index not in known], scorer)
+                missing = with_votes(task, missing, [one.vote for one in known.values()])
+            self._add(missing, scorer)
             left -= 1
             if left == 0:
                 self._done()
@@ -155,21 +158,31 @@ class SetPlay:
         self.on_progress(self.progress)
         if len(failures) < len(samples) or not samples:
             self._failed_in_a_row, self._has_other = 0, True
+            self._failed_tasks.clear()
             return
-        self._failed_in_a_row += 1
+        asks_each = self.player is not None and self.player.answering.asks_each
+        self._failed_in_a_row += len(failures) if asks_each else 1
+        self._failed_tasks.update(one.task_id for one in samples)
         self._refuse_same(failures)
-        if self._failed_in_a_row >= self.max_failed:
+        if self._is_down(self.max_failed):
             raise BudgetExceeded(
                 f"{self._failed_in_a_row} requests in a row have no score: "
                 f"{failures[-1].service}: {failures[-1].message}",
                 hint="the same command resumes",
             )
 
+    def _is_down(self, most: int) -> bool:
+        """Return True if `most` requests in a row have failed, and not of one task alone.
+
+        A task that a server always refuses could otherwise end the command by its many samples.
+        """
+        return self._failed_in_a_row >= most and len(self._failed_tasks) >= min(2, most)
+
     def _refuse_same(self, failures: list[Failure]) -> None:
         """End a set whose first requests all failed alike, by an error that no retry helps.
 
         Raises:
-            InvalidInput: eight requests have failed, and none did otherwise.
+            InvalidInput: at least eight requests have failed, and none did otherwise.
         """
         same = self._same_failure or failures[0]
         self._has_other |= any(
@@ -177,7 +190,7 @@ class SetPlay:
             for one in failures
         )
         self._same_failure = same
-        if not self._has_other and self._failed_in_a_row >= _FIRST_REQUESTS:
+        if not self._has_other and self._is_down(_FIRST_REQUESTS):
             raise InvalidInput(
                 f"the first {self._failed_in_a_row} requests of {self.opened.name} failed alike: "
                 f"{same.service}: {same.message}",

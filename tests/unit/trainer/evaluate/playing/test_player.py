@@ -38,6 +38,7 @@ class Answers:
     """One generator for every unit."""
 
     untold: Sequence[int] = ()
+    asks_each = False
 
     def __init__(self, generator: FakeGenerator, version: PolicyVersion | None) -> None:
         self.inner = generator

@@ -6,13 +6,14 @@ from assay_trainer.evaluation.records.sample_record import SampleRecord
 from tests.support.fakes import FAILURE, make_task
 
 
+def sample(index: int, text: str) -> SampleRecord:
+    return SampleRecord(
+        task_id="t", index=index, text=text, num_tokens=1, truncated=False, outcome=Status.ACCEPTED
+    )
+
+
 def votes(texts: list[str], **task: object) -> list[str | None]:
-    samples = [
-        SampleRecord(
-            task_id="t", index=i, text=text, num_tokens=1, truncated=False, outcome=Status.ACCEPTED
-        )
-        for i, text in enumerate(texts)
-    ]
+    samples = [sample(index, text) for index, text in enumerate(texts)]
     return [one.vote for one in with_votes(make_task("t", **task), samples)]
 
 
@@ -24,6 +25,12 @@ def test_equal_values_have_one_vote() -> None:
 def test_options_are_votes_by_their_letters() -> None:
     choice = {"choice": {"options": ["red", "blue"], "answer": "B"}}
     assert votes(["Answer: B", "It is (B).", "Answer: A"], checks=choice) == ["B", "B", "A"]
+
+
+def test_votes_equal_to_stored_ones_have_their_text() -> None:
+    samples = [sample(0, "#### 1/2"), sample(1, "#### 4"), sample(2, "\\boxed{4.0}")]
+    found = with_votes(make_task("t"), samples, before=[None, "3", "0.5"])
+    assert [one.vote for one in found] == ["0.5", "4", "4"]
 
 
 def test_a_sample_without_a_score_has_no_vote() -> None:
