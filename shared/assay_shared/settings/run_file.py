@@ -23,6 +23,7 @@ UNSHOWN = "unshown"
 #: Number of errors searched for an unknown key.
 _MOST_ERRORS = 1000
 _MOST_SHOWN = 200
+_NO_HOME = "names a home folder that is not there; write the whole path"
 #: Endings of pydantic's names for errors about a value of another kind.
 _OTHER_KIND = ("_type", "literal_error")
 
@@ -43,9 +44,21 @@ class Config(Described, BaseModel):
 
 def _expanded(value: Any) -> Any:
     try:
-        return value.expanduser() if isinstance(value, Path) else value
+        return from_home(value, "") if isinstance(value, Path) else value
+    except ConfigError:
+        raise ValueError(_NO_HOME) from None
+
+
+def from_home(path: Path, field: str) -> Path:
+    """Return a path that begins with `~` from the home folder, and any other path as it is.
+
+    Raises:
+        ConfigError: there is no such home folder; names the `field`.
+    """
+    try:
+        return path.expanduser()
     except RuntimeError:
-        raise ValueError("names a home folder that is not there; write the whole path") from None
+        raise ConfigError(f"{_NO_HOME}, not {str(path)!r:.{_MOST_SHOWN}}", field=field) from None
 
 
 AnyConfig = TypeVar("AnyConfig", bound=BaseModel)
