@@ -5,6 +5,7 @@ A run file describes a run; addresses and secrets of the deployment are in `envi
 
 import difflib
 import subprocess
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -175,7 +176,9 @@ def _first_error(
         error = _most_telling(values, errors)
     key = ".".join(_written(values, error))
     if error["type"] == "extra_forbidden":
-        return ConfigError(f"unknown key in {source}", field=key, hint=_nearest(cls, error["loc"]))
+        *parents, name = error["loc"]
+        hint = did_you_mean(str(name), _known_keys(cls, tuple(parents)))
+        return ConfigError(f"unknown key in {source}", field=key, hint=hint)
     if error["type"] == "missing":
         return ConfigError(f"missing from {source}", field=key)
     is_shown = error["type"] != UNSHOWN and not isinstance(error["input"], dict | list)
@@ -215,9 +218,10 @@ def _has(values: object, part: int | str) -> bool:
     return isinstance(values, dict) and part in values
 
 
-def _nearest(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
-    known = _known_keys(cls, loc[:-1])
-    close = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the known key nearest to `name`; without a near one, with all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else f"known keys: {', '.join(sorted(known))}"
 
 
