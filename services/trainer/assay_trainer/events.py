@@ -315,7 +315,7 @@ class TierEvaluated(BaseModel):
 
 
 class SetOpened(BaseModel):
-    """test_set_opened: a set of an `end` tier with rows for tests alone is read the first time."""
+    """test_set_opened: a set of an `end` tier with rows for tests is first measured."""
 
     tier: str
     set: str

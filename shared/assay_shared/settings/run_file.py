@@ -5,6 +5,7 @@ A run file describes a run; addresses and secrets of the deployment are in `envi
 
 import difflib
 import subprocess
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -23,6 +24,7 @@ UNSHOWN = "unshown"
 #: Number of errors searched for an unknown key.
 _MOST_ERRORS = 1000
 _MOST_SHOWN = 200
+_NO_HOME = "names a home folder that is not there; write the whole path"
 #: Endings of pydantic's names for errors about a value of another kind.
 _OTHER_KIND = ("_type", "literal_error")
 
@@ -43,9 +45,21 @@ class Config(Described, BaseModel):
 
 def _expanded(value: Any) -> Any:
     try:
-        return value.expanduser() if isinstance(value, Path) else value
+        return from_home(value, "") if isinstance(value, Path) else value
+    except ConfigError:
+        raise ValueError(_NO_HOME) from None
+
+
+def from_home(path: Path, field: str) -> Path:
+    """Return a path that begins with `~` from the home folder, and any other path as it is.
+
+    Raises:
+        ConfigError: there is no such home folder; names the `field`.
+    """
+    try:
+        return path.expanduser()
     except RuntimeError:
-        raise ValueError("names a home folder that is not there; write the whole path") from None
+        raise ConfigError(f"{_NO_HOME}, not {str(path)!r:.{_MOST_SHOWN}}", field=field) from None
 
 
 AnyConfig = TypeVar("AnyConfig", bound=BaseModel)
@@ -162,7 +176,9 @@ def _first_error(
         error = _most_telling(values, errors)
     key = ".".join(_written(values, error))
     if error["type"] == "extra_forbidden":
-        return ConfigError(f"unknown key in {source}", field=key, hint=_nearest(cls, error["loc"]))
+        *parents, name = error["loc"]
+        hint = did_you_mean(str(name), _known_keys(cls, tuple(parents)))
+        return ConfigError(f"unknown key in {source}", field=key, hint=hint)
     if error["type"] == "missing":
         return ConfigError(f"missing from {source}", field=key)
     is_shown = error["type"] != UNSHOWN and not isinstance(error["input"], dict | list)
@@ -202,9 +218,10 @@ def _has(values: object, part: int | str) -> bool:
     return isinstance(values, dict) and part in values
 
 
-def _nearest(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
-    known = _known_keys(cls, loc[:-1])
-    close = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the known key nearest to `name`; without a near one, with all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else f"known keys: {', '.join(sorted(known))}"
 
 

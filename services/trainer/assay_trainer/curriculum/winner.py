@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from assay_shared.errors import ConfigError, DatasetError
-from assay_shared.settings.run_file import parse_config, read_values, section_of
+from assay_shared.settings.run_file import from_home, parse_config, read_values, section_of
 from assay_shared.weights import checkpoint
 from assay_trainer.config import RunConfig
 
@@ -66,7 +66,10 @@ def with_winner(values: dict[str, Any]) -> dict[str, Any]:
         return values
     if curriculum.get("winner") is not None:
         return values
-    folder = Path(str(curriculum["from"])).expanduser()
+    given = curriculum["from"]
+    if not isinstance(given, str | Path):
+        raise ConfigError(f"must be the folder of an ablation, not {given!r:.200}", field=_FIELD)
+    folder = from_home(Path(given), _FIELD)
     found = read_winner(folder)
     arm, overrides = _taken(found, curriculum.get("arm"), folder)
     filled = copy.deepcopy(values)
@@ -167,7 +170,8 @@ def _set_start(values: dict[str, Any], start: Path, folder: Path) -> None:
                 hint="leave it out",
             )
     given = policy.get("folder")
-    if given is not None and Path(str(given)).resolve() != start.resolve():
+    given = None if given is None else from_home(Path(str(given)), "policy.folder")
+    if given is not None and given.resolve() != start.resolve():
         raise ConfigError(
             f"{given} is not {start}, the start of the ablation",
             field="policy.folder",

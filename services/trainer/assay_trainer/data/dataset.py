@@ -14,6 +14,7 @@ from pathlib import Path
 
 from assay_shared.errors import DatasetError, RoleError
 from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.settings.run_file import did_you_mean
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Role, Task
 from assay_trainer.config import GeneratedSource, Gsm8kSource, HumanEvalSource, JsonlSource, Source
@@ -198,6 +199,7 @@ def _whole_task(row: object) -> Task:
     for name in given:
         if name not in Task.model_fields:
             shown = str(name)[:_MAX_SHOWN]
+            hint = hint or did_you_mean(shown, Task.model_fields)
             raise DatasetError(f"a task has no field {shown!r}", field=shown, hint=hint)
     task = Task.model_validate(row)
     for name in missing:

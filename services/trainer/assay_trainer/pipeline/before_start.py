@@ -11,6 +11,7 @@ from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.learner.network.adapters import check_lora
 from assay_trainer.learner.network.model import check_folder
 from assay_trainer.learner.ranks import check_gpus
+from assay_trainer.pipeline.tiers import field_of_set
 from assay_trainer.pipeline.trackers import check_trackers
 from assay_trainer.rollouts.store import GroupStore
 
@@ -29,21 +30,36 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
         Unreachable: Redis does not answer.
     """
     refuse_inert(config)
+    check_machine(config)
+    check_gpus(gpus)
+    with closing(GroupStore(settings.redis_url)) as store:
+        store.check()
+
+
+def check_machine(config: RunConfig) -> None:
+    """Check that this machine has what a run file names: a policy, files, and trackers.
+
+    Raises:
+        NotFound: the policy's folder has no model.
+        InvalidInput: the policy's folder has a LoRA adapter.
+        DatasetError: a named file is missing.
+        ConfigError: CUDA or a tracker is missing.
+    """
     if config.policy.folder is not None:
         check_folder(config.policy.folder)
     for field, path in _files(config):
         if not path.exists():
             raise DatasetError(f"there is no file {path}", field=field)
-    check_gpus(gpus)
     check_lora(config.policy.lora)
     check_trackers(config.trackers)
-    with closing(GroupStore(settings.redis_url)) as store:
-        store.check()
 
 
 def _files(config: RunConfig) -> Iterator[tuple[str, Path]]:
-    for section, key in _SOURCES:
-        source = getattr(getattr(config, section), key, None)
+    """Yield the fields of sources that name a file, with the file."""
+    sources = [(f"{at}.{key}", getattr(getattr(config, at), key, None)) for at, key in _SOURCES]
+    for tier in config.evaluation.tiers:
+        sources += [(field_of_set(tier, name), source) for name, source in tier.sets.items()]
+    for field, source in sources:
         path = getattr(source, "path", None)
         if path is not None:
-            yield f"{section}.{key}.path", path
+            yield f"{field}.path", path

@@ -19,13 +19,14 @@ from assay_trainer.data.tokenization import prompt_token_ids
 from assay_trainer.events import SignalChecked
 from assay_trainer.grpo_config import GRPOConfig, SignalCheckConfig
 from assay_trainer.learner.mismatch import check_mismatch
-from assay_trainer.learner.network.adapters import check_lora, check_targets
+from assay_trainer.learner.network.adapters import check_targets
 from assay_trainer.learner.network.context import context_of
 from assay_trainer.learner.network.memory import num_trained
 from assay_trainer.learner.network.optimiser import check_optimiser
 from assay_trainer.learner.packs import AnswerRow, pack_rows, unweighted_rows
 from assay_trainer.learner.throughput import mfu, num_multiplied
 from assay_trainer.learner.updater import make_updater
+from assay_trainer.pipeline.before_start import check_machine
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.hub_names import fetch_hub_names
 from assay_trainer.pipeline.parts import Parts
@@ -137,7 +138,7 @@ def make_plan(run: RunContext) -> Plan:
 def _without_services(plan: Plan, run: RunContext) -> tuple[RunSets, Policy]:
     """Return the run's sets and first policy, and add all that they show."""
     config = run.config
-    check_lora(config.policy.lora)
+    check_machine(config)
     if config.grpo is not None:
         check_optimiser(config.grpo.optimiser, run.ranks.size)
     fetch_hub_names(run)

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from assay_shared.errors import ConfigError, DatasetError, RoleError
+from assay_shared.errors import CallerError, ConfigError, DatasetError, RoleError
 from assay_shared.settings.run_file import parse_config
 from assay_shared.types import PolicyVersion, Role
 from assay_shared.weights import checkpoint as weights
@@ -55,8 +55,13 @@ def protocol_of_tier(tier: TierConfig) -> Protocol:
     return protocol
 
 
+def field_of_set(tier: TierConfig, name: str) -> str:
+    """Return the field of the run file that has a tier's set."""
+    return f"evaluation.tiers {tier.name}.sets.{name}"
+
+
 class Tiers:
-    """The tiers of a run. `begin` opens all sets but those of the end."""
+    """The tiers of a run. `begun` opens all sets, and keeps all but those of the end."""
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
@@ -77,9 +82,9 @@ class Tiers:
         """
         tiers = cls(run)
         for tier in run.config.evaluation.tiers:
-            protocol_of_tier(tier)
+            opened = tiers._opened(tier)
             if tier.at != "end":
-                tiers._sets[tier.name] = tiers._opened(tier)
+                tiers._sets[tier.name] = opened
         try:
             yield tiers
         finally:
@@ -87,24 +92,30 @@ class Tiers:
 
     def _opened(self, tier: TierConfig) -> list[OpenSet]:
         """Return a tier's sets; rows for tests are refused except at the end."""
+        protocol = protocol_of_tier(tier)
         found = []
         for name, source in tier.sets.items():
             if isinstance(source, HubSource):
                 raise ConfigError(
                     f"{name} is a set of a hub, whose rows could change",
-                    field=f"evaluation.tiers {tier.name}.sets",
+                    field=field_of_set(tier, name),
                     hint="import it with `assay data import` first",
                 )
-            tasks = open_dataset(source, DatasetPurpose.EVALUATE, self._run.settings.data).tasks
+            try:
+                tasks = open_dataset(source, DatasetPurpose.EVALUATE, self._run.settings.data).tasks
+            except CallerError as error:
+                told = f"{error.field}: {error.message}" if error.field else error.message
+                field = field_of_set(tier, name)
+                raise type(error)(told, field=field, hint=error.hint) from None
             if tier.at != "end" and any(task.role is Role.TEST for task in tasks):
                 raise RoleError(
                     f"{name} has rows for tests alone: no checkpoint is measured or chosen by them",
-                    field=f"evaluation.tiers {tier.name}.sets",
+                    field=field_of_set(tier, name),
                     hint="use validation rows, or a tier with at: end",
                 )
             shown = str(getattr(source, "path", None) or source.kind)
             found.append(made_set(name, shown, tasks, limit=tier.limit, limit_seed=_LIMIT_SEED))
-        check_sets(found, protocol_of_tier(tier))
+        check_sets(found, protocol)
         return found
 
     def after_checkpoint(self, stage: str, step: int) -> None:
@@ -172,7 +183,7 @@ class Tiers:
         return folder.exists and folder.read_record().finished is not None
 
     def at_end(self, version: PolicyVersion) -> None:
-        """Measure the sets of the end; those with rows for tests are opened here, once."""
+        """Measure the sets of the end, and record once that rows for tests are measured."""
         for tier in self._config.tiers:
             if tier.at != "end":
                 continue

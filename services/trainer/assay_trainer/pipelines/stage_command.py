@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from assay_shared.errors import InvalidInput, NotFound
 from assay_shared.runs.run_folder import RunFolder, write_json
-from assay_shared.settings.run_file import read_yaml
+from assay_shared.settings.run_file import from_home, read_yaml
 from assay_trainer.evaluate.policy.places import STAGES
 from assay_trainer.pipelines.placeholders import STAGE, filled, filled_value
 from assay_trainer.pipelines.stage_folder import StageFolder
@@ -270,7 +270,7 @@ def _base_of(stage: AblateStage, places: StagePlaces) -> Iterator[Path]:
     file = places.files / stage.file
     base = read_yaml(file).get("base") if file.exists() else None
     if isinstance(base, str):
-        yield stage.file.parent / Path(base).expanduser()
+        yield stage.file.parent / from_home(Path(base), "base")
 
 
 def _files_of_options(stage: AnyStage, places: StagePlaces) -> Iterator[str]:

@@ -16,6 +16,7 @@ from transformers import (
 )
 
 from assay_shared.errors import ConfigError, NotFound, Unreachable
+from assay_shared.settings.run_file import from_home
 from assay_trainer.hub import download, resolve
 from assay_trainer.learner.network.context import context_of
 from assay_trainer.table_source import check_repository_name
@@ -83,7 +84,7 @@ def size_model(name: str) -> SizedModel:
         NotFound: there is no such folder or model.
         ConfigError: the folder has no usable config.json, or the name tells no size.
     """
-    folder = Path(name).expanduser()
+    folder = from_home(Path(name), "--model")
     if folder.is_dir():
         known_by = f"{folder / 'config.json'}"
         return SizedModel(str(folder.resolve()), False, _empty(_config(folder)), known_by)

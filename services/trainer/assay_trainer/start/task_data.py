@@ -11,6 +11,7 @@ from huggingface_hub import constants
 
 from assay_shared.errors import DatasetError, NotFound, Unreachable
 from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.settings.run_file import from_home
 from assay_shared.types import Role
 from assay_trainer.data.hub_files import split_files
 from assay_trainer.data.tables import JSON_LINES, read_rows, value_of
@@ -61,8 +62,9 @@ def task_data(options: DataOptions, folder: Path) -> TaskData:
     Raises:
         DatasetError: a file or dataset cannot be used; names the option and the columns.
         NotFound: there is neither such a file nor such a dataset.
+        ConfigError: a path begins with a home folder that is not there.
     """
-    path = Path(options.data).expanduser()
+    path = from_home(Path(options.data), "--data")
     if path.is_file():
         rows = first_rows(path)
         if path.name.endswith(JSON_LINES) and is_task(rows[0]):
@@ -86,7 +88,7 @@ def _own_tasks(path: Path, options: DataOptions) -> TaskData:
     roles = {one.role.value for one in seen}
     own = {one.rubric for one in seen}
     rubric = options.rubric or ", ".join(sorted(own)[:5])
-    held_out = options.held_out or path
+    held_out = path if options.held_out is None else from_home(options.held_out, "--held-out")
     if options.held_out is not None:
         for _ in itertools.islice(read_json_lines(held_out, checked_task), _MOST_TASKS):
             pass
@@ -97,7 +99,7 @@ def _own_tasks(path: Path, options: DataOptions) -> TaskData:
             hint="name a second file, or give some tasks that role",
         )
     both: list[dict[str, Any]] = [
-        {"kind": "jsonl", "path": str(one.expanduser().resolve())} for one in (path, held_out)
+        {"kind": "jsonl", "path": str(one.resolve())} for one in (path, held_out)
     ]
     if options.held_out is None:
         other = Role.TEST if Role.TEST.value in roles else Role.VALIDATION
@@ -113,7 +115,7 @@ def _table(path: Path, rows: list[dict[str, Any]], options: DataOptions, folder:
     kind = _kind(options.rubric, columns)
     mapped = row_map(columns, kind)
     if options.held_out is not None:
-        held = options.held_out.expanduser()
+        held = from_home(options.held_out, "--held-out")
         other = first_rows(held)
         find_columns(other, str(held), columns.prompt, columns.answer)
         numbers = [sum(1 for _ in _filled_rows(one, columns)) for one in (path, held)]

@@ -72,6 +72,22 @@ def test_the_winner_may_lie_in_the_home_folder(
     monkeypatch.setenv("HOME", str(ablation(tmp_path)))
     config = load_run(run_file(tmp_path, Path("~")))
     assert config.policy.folder == tmp_path / "start"
+    again = load_run(run_file(tmp_path, Path("~"), policy={"folder": "~/start"}))
+    assert again.policy.folder == tmp_path / "start"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("~nobody-of-this-name/a", "names a home folder that is not there; .*, not '~nobody"),
+        (["a"], r"must be the folder of an ablation, not \['a'\]"),
+        (5, "must be the folder of an ablation, not 5"),
+    ],
+)
+def test_what_is_not_a_folder_is_refused(tmp_path: Path, given: object, message: str) -> None:
+    file = run_file(tmp_path, tmp_path, curriculum={"from": given})
+    with pytest.raises(ConfigError, match=rf"curriculum\.from: {message}"):
+        load_run(file)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_tasks_survive_the_file(tmp_path: Path) -> None:
         ([row(id="x" * 1001)], r"id: .*tasks.jsonl:1: has at most 1000 characters"),
         (
             [row(), row(id="b", rubrik="x")],
-            r"rubrik: .*tasks.jsonl:2: a task has no field 'rubrik'$",
+            r"rubrik: .*tasks.jsonl:2: a task has no field 'rubrik' \(did you mean rubric\?\)$",
         ),
         ([row(role="exam")], r"role: .*tasks.jsonl:1: Input should be 'train', 'validation' or"),
         ([json.dumps({"id": "a"})], r"dataset: .*tasks.jsonl:1: .* the row has no 'dataset'"),

@@ -1,6 +1,7 @@
 """`assay train --plan` of a file that training refuses at once asks for no service."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,16 @@ SMALL = ("data.train.num_tasks=60", "data.held_out.num_tasks=4")
     [
         ("grpo.kl_estimator=k1", "grpo.kl_estimator: kl_estimator does nothing"),
         ("data.held_out={kind: jsonl, path: none.jsonl}", ": there is no file none.jsonl"),
+        (
+            "evaluation.tiers=[{name: t1, sets: {v: {kind: jsonl, path: none.jsonl}}, at: end}]",
+            "evaluation.tiers t1.sets.v.path: there is no file none.jsonl",
+        ),
+        (
+            "evaluation.tiers=[{name: t1, sets: {v: {kind: jsonl, path: bad.jsonl}}, at: end}]",
+            "evaluation.tiers t1.sets.v: bad.jsonl:1: not JSON",
+        ),
+        ("trackers=[wandb]", "trackers: wandb is not installed"),
+        ("policy={folder: none}", "there is no model in none"),
         ("grpo.max_tokens=5000", "grpo.max_tokens: 5000 tokens of an answer do not fit"),
     ],
 )
@@ -30,6 +41,9 @@ def test_what_the_file_shows_is_told_without_services_while_another_run_trains(
 ) -> None:
     monkeypatch.setenv("ASSAY_REDIS_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("ASSAY_RUNS", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.jsonl").write_text("{")
     (tmp_path / "other").mkdir()
     with held(tmp_path / "other"), pytest.raises(SystemExit) as ended:
         main(["train", str(DEMO), *SMALL, change, "--plan", "--json"])

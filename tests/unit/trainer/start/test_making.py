@@ -134,6 +134,7 @@ def test_every_variable_for_compose_is_one_of_its_file(
     ("options", "error", "words"),
     [
         (("--data", "gone.csv"), AssayError, "there is no file gone.csv"),
+        (("--data", "~nobody-of-this-name/a"), ConfigError, "--data: names a home folder"),
         (("--rubric", "maths"), ConfigError, "there is no rubric 'maths'"),
         (("--prompt-column", "ask"), DatasetError, "There are: question, answer"),
         (("--gpus", "two"), ConfigError, "as 2x80 for two GPUs"),

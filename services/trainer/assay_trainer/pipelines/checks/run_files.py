@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay_shared.errors import AssayError, NotFound
-from assay_shared.settings.run_file import apply_override, read_values, read_yaml
+from assay_shared.errors import AssayError, ConfigError, NotFound
+from assay_shared.settings.run_file import apply_override, from_home, read_values, read_yaml
 from assay_trainer.pipelines.checks.stage_policies import check_offline
 from assay_trainer.pipelines.placeholders import filled_value
 from assay_trainer.pipelines.runner import Pipeline, PlannedStage
@@ -39,7 +39,11 @@ def check_run_file(planned: PlannedStage, pipeline: Pipeline) -> list[str]:
         return []
     field = f"stages.{planned.name}.{'run' if isinstance(stage, TrainStage) else 'file'}"
     made = _Made(pipeline)
-    for key, path in named:
+    for key, given in named:
+        try:
+            path = from_home(given, key)
+        except ConfigError as error:
+            raise ConfigError(str(error), field=field) from None
         # The stage's policy stands in the place of the file's own.
         is_replaced = has_policy and key == "policy.folder"
         if not is_replaced and not path.exists() and not made.has(path):
@@ -61,7 +65,7 @@ def _base(file: Path, own: dict[str, Any]) -> dict[str, Any]:
     """Return the run file under an ablation's, with the changes of all arms."""
     base, run = own.get("base"), own.get("run")
     values = (
-        read_yaml(file.parent / Path(base).expanduser())
+        read_yaml(file.parent / from_home(Path(base), "base"))
         if isinstance(base, str)
         else dict(run or {})
     )
@@ -75,7 +79,7 @@ def _named_in(values: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     for section, key in (("policy", "folder"), ("curriculum", "from")):
         found = values.get(section)
         if isinstance(found, dict) and isinstance(found.get(key), str):
-            yield f"{section}.{key}", Path(found[key]).expanduser()
+            yield f"{section}.{key}", Path(found[key])
     for section in _DATA:
         yield from _sources(values.get(section), section)
 
@@ -87,7 +91,7 @@ def _sources(value: object, key: str) -> Iterator[tuple[str, Path]]:
             yield from _sources(one, f"{key}.{number}")
     elif isinstance(value, dict):
         if "kind" in value and isinstance(value.get("path"), str):
-            yield f"{key}.path", Path(value["path"]).expanduser()
+            yield f"{key}.path", Path(value["path"])
         for name, one in value.items():
             yield from _sources(one, f"{key}.{name}")
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-from assay_shared.errors import NotFound
+from assay_shared.errors import ConfigError, NotFound
 from assay_trainer.pipelines.operation import PipelineOrder, plan_pipeline, run_pipeline
 from tests.support.pipelines import open_pipeline
 
@@ -73,6 +73,20 @@ def test_paths_from_the_home_folder_are_found(
     (tmp_path / "ablation.yaml").write_text("{base: ~/run.yaml, arms: {one: {}, two: {}}}")
     stages = {"t": train(overrides=given), "a": {"kind": "ablate", "file": "ablation.yaml"}}
     plan_pipeline(ordered(tmp_path, stages), as_json=False)
+
+
+@pytest.mark.parametrize("key", ["policy.folder", "data.train.path"])
+def test_a_home_folder_that_is_not_there_is_refused(tmp_path: Path, key: str) -> None:
+    order = ordered(tmp_path, {"t": train(overrides={key: "~nobody-of-this-name/a"})})
+    with pytest.raises(ConfigError, match=rf"{key}: names a home folder .*, not '~nob") as refused:
+        plan_pipeline(order, as_json=False)
+    assert refused.value.field == "stages.t.run"
+
+
+def test_a_base_in_a_home_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ablation.yaml").write_text("{base: ~nobody-of-this-name/a, arms: {a: {}, b: {}}}")
+    with pytest.raises(ConfigError, match="base: names a home folder that is not there"):
+        ordered(tmp_path, {"a": {"kind": "ablate", "file": "ablation.yaml"}})
 
 
 def test_what_an_earlier_stage_makes_is_not_missed(tmp_path: Path) -> None:

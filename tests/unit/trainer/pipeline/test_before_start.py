@@ -1,0 +1,37 @@
+"""A run is refused before it has a folder, and before a service is asked."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay_shared.errors import AssayError
+from assay_shared.settings.environment import ServiceSettings
+from assay_shared.settings.run_file import load_config
+from assay_trainer import config as trainer_config
+from assay_trainer.config import RunConfig
+from assay_trainer.pipeline.before_start import check_start
+
+DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ("data.held_out={kind: jsonl, path: none.jsonl}", "data.held_out.path"),
+        (
+            "evaluation.tiers=[{name: t1, sets: {v: {kind: jsonl, path: none.jsonl}}, at: end}]",
+            "evaluation.tiers t1.sets.v.path",
+        ),
+        ("trackers=[wandb]", "trackers"),
+    ],
+)
+def test_what_this_machine_does_not_have_is_refused_by_its_field(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str, field: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.chdir(tmp_path)
+    config = load_config(RunConfig, DEMO, (change,))
+    with pytest.raises(AssayError) as refused:
+        check_start(config, ServiceSettings(redis_url="redis://127.0.0.1:1/0"), [])
+    assert refused.value.field == field
