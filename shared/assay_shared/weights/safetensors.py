@@ -39,6 +39,7 @@ _ITEM_BYTES = {
     "U8": 1,
     "BOOL": 1,
 }
+_INTEGERS = frozenset(("I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"))
 _LENGTH = struct.Struct("<Q")
 _MAX_HEADER_BYTES = 100 * 2**20
 
@@ -77,6 +78,25 @@ def read_header(file: Path) -> dict[str, TensorHeader]:
             }
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise WeightsRefused(f"{file} has a header that cannot be read: {error}") from error
+
+
+def check_types(
+    folder: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorHeader]
+) -> None:
+    """Check that no weight is of integers: a library would cast it. Masks and positions may be so.
+
+    Raises:
+        WeightsRefused: one is, and `config` does not say what quantized weights mean; names it.
+    """
+    if "quantization_config" in config:
+        return
+    for name, one in tensors.items():
+        is_vector = len(one.shape) == 1 and name.endswith(".bias")
+        if one.dtype in _INTEGERS and (is_vector or name.endswith(".weight")):
+            raise WeightsRefused(
+                f"{folder}: {name} has the type {one.dtype}, and config.json has no "
+                "quantization_config that says what such weights mean"
+            )
 
 
 def write_header(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> bytes:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from assay_inference.weights.safetensors import Tensor
 from assay_shared.errors import WeightsRefused
+from assay_shared.weights.safetensors import check_types
 
 #: A real config.json has some kilobytes.
 _MAX_CONFIG_BYTES = 2**20
@@ -29,7 +30,6 @@ _WIDTHS = frozenset(
 )
 _EMBEDDING = re.compile(r"(.*\.)?(embed_tokens|wte|word_embeddings|embed_in)\.weight")
 _NUMBER = re.compile(r"(?:^|\.)(\d{1,9})(?=\.)")
-_INTEGERS = frozenset(("I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"))
 #: Allowed excess of a network over its weights: a tied head created twice, and tables.
 _MORE_TENSORS, _MORE_NUMBERS = 64, 2**26
 
@@ -42,8 +42,7 @@ def check_layout(folder: Path, layout: Mapping[str, Tensor]) -> None:
             quantized weights have. Names the field or the tensor.
     """
     config = read_config(folder / "config.json")
-    if "quantization_config" not in config:
-        _check_types(folder, layout)
+    check_types(folder, config, layout)
     num_layers, num_experts = _counts(layout)
     widest = max((side for one in layout.values() for side in one.shape), default=0)
     embeddings = {
@@ -61,17 +60,6 @@ def check_layout(folder: Path, layout: Mapping[str, Tensor]) -> None:
     size = config.get("vocab_size")
     if embeddings and isinstance(size, int) and size not in embeddings:
         raise _refused(folder, "vocab_size", size, f"{max(embeddings)} tokens")
-
-
-def _check_types(folder: Path, layout: Mapping[str, Tensor]) -> None:
-    """Refuse integers as weights: a library would cast them. Masks and positions may be so."""
-    for name, one in layout.items():
-        is_vector = len(one.shape) == 1 and name.endswith(".bias")
-        if one.dtype in _INTEGERS and (is_vector or name.endswith(".weight")):
-            raise WeightsRefused(
-                f"{folder}: {name} has the type {one.dtype}, and config.json has no "
-                "quantization_config that says what such weights mean"
-            )
 
 
 @contextmanager

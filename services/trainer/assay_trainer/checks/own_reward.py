@@ -14,7 +14,8 @@ from pathlib import Path
 from assay_shared.clients import RewardClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, NotReady, Unreachable
-from assay_shared.runtime.processes import end, last_lines, spawn
+from assay_shared.runtime.cause import cause_of_end
+from assay_shared.runtime.processes import end, spawn
 from assay_shared.service.server import bind
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.settings.run_file import read_yaml
@@ -71,8 +72,7 @@ async def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
                 return
             except Unreachable:
                 if process.poll() is not None:
-                    said = last_lines(log, 1) or ["it ended at once"]
-                    raise ConfigError(said[0].removeprefix("error: ")) from None
+                    raise ConfigError(cause_of_end(log)) from None
                 if time.monotonic() > deadline:
                     raise NotReady("the reward service does not start") from None
                 await asyncio.sleep(0.05)

@@ -9,11 +9,11 @@ from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.config import RunConfig
 from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.learner.network.adapters import check_lora
-from assay_trainer.learner.network.model import check_folder
 from assay_trainer.learner.ranks import check_gpus
 from assay_trainer.pipeline.tiers import field_of_set
 from assay_trainer.pipeline.trackers import check_trackers
 from assay_trainer.rollouts.store import GroupStore
+from assay_trainer.weights.model_folder import check_folder
 
 #: Sources that name a file, by section and key of the run file.
 _SOURCES = (("data", "train"), ("data", "held_out"), ("data", "demonstrations"), ("dpo", "data"))
@@ -24,7 +24,7 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
 
     Raises:
         NotFound: the policy's folder has no model.
-        InvalidInput: the policy's folder has a LoRA adapter.
+        InvalidInput: the policy's folder has a LoRA adapter, or weights that cannot be read.
         DatasetError: a named file is missing.
         ConfigError: a GPU, CUDA, or a tracker is missing, or a switch cannot act.
         Unreachable: Redis does not answer.

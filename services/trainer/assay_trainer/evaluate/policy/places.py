@@ -10,6 +10,7 @@ from assay_shared.runs.run_folder import RunFolder
 from assay_shared.weights import checkpoint as weights
 from assay_trainer.evaluation.best_checkpoint import read_best
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedPolicy
+from assay_trainer.weights.model_folder import check_folder
 
 #: Stages of a run in their order.
 STAGES = ("initial", "sft", "dpo", "grpo")
@@ -54,7 +55,7 @@ def find_policies(given: str, steps: str | None) -> list[PolicyPlace]:
 
     Raises:
         NotFound: there is nothing of this name, or no such step.
-        InvalidInput: `steps` goes with a run alone.
+        InvalidInput: `steps` goes with a run alone; or the folder is not a whole model.
     """
     path, colon, part = given.rpartition(":")
     is_part = bool(colon) and not Path(given).exists() and is_run(Path(path))
@@ -68,9 +69,9 @@ def find_policies(given: str, steps: str | None) -> list[PolicyPlace]:
     if steps is not None:
         raise InvalidInput(f"it goes with a run's folder, which {given} is not", field="--steps")
     found = hub_name(given)
-    if found is None:
-        return [PolicyPlace("folder", given, Path(given).resolve())]
-    return [_of_hub(*found)]
+    place = _of_hub(*found) if found else PolicyPlace("folder", given, Path(given).resolve())
+    check_folder(place.folder)
+    return [place]
 
 
 def hub_name(given: str, nearby: Path = Path()) -> tuple[str, str | None] | None:

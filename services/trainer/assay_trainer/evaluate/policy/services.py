@@ -13,7 +13,8 @@ from pathlib import Path
 from assay_shared.clients import InferenceClient, RewardClient, ServiceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, InvalidInput, NotReady, Refused, Unreachable
-from assay_shared.runtime.processes import end, last_lines, spawn
+from assay_shared.runtime.cause import cause_of_end
+from assay_shared.runtime.processes import end, spawn
 from assay_shared.service.server import bind
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import Task
@@ -85,8 +86,7 @@ async def _wait_until_ready(
                 return
             except (Unreachable, NotReady):
                 if process.poll() is not None:
-                    said = last_lines(log, 1) or ["it ended at once"]
-                    raise ConfigError(f"{client.service}: {said[0]}") from None
+                    raise ConfigError(f"{client.service}: {cause_of_end(log)}") from None
                 if time.monotonic() > deadline:
                     raise NotReady(f"{client.service} does not start in {limit_s:g} s") from None
                 await asyncio.sleep(_POLL_S)

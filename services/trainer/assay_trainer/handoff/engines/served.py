@@ -1,21 +1,20 @@
 """A folder served by Assay's inference, with one of its engines, in separate processes."""
 
 import asyncio
-import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import AssayError, InfrastructureError
-from assay_shared.runtime.processes import end, last_lines, spawn
+from assay_shared.runtime.cause import cause_of_end
+from assay_shared.runtime.processes import end, spawn
 from assay_shared.service.server import bind
 from assay_shared.settings.environment import ServiceSettings, read_settings
 from assay_shared.types import GenerateRequest, GenerateResponse, SamplingParams, WeightStatus
@@ -27,9 +26,6 @@ _ASK_EVERY_S = 0.2
 _HEALTH_S = 5.0
 _VLLM = "ASSAY_INFERENCE_VLLM_PYTHON"
 _FIND_S = 120.0
-#: What the command prints before an error, and uvicorn's last line after one.
-_SAID, _STARTUP_FAILED = "error: ", "Application startup failed. Exiting."
-_LOG_LINES, _MAX_CAUSE = 100, 600
 
 
 class FolderNotServed(InfrastructureError):
@@ -119,32 +115,6 @@ def ask_served(
             end([process], _STOP_GRACE_S)
 
 
-def cause_of(lines: Sequence[str]) -> str:
-    """Return why a service ended, from the last lines of its log: the newest error's own text."""
-    for line in reversed(lines):
-        if line.startswith(_SAID):
-            return line.removeprefix(_SAID)[:_MAX_CAUSE]
-        if cause := _logged_error(line):
-            return cause[:_MAX_CAUSE]
-    return (lines[-1] if lines else "it ended at once")[:_MAX_CAUSE]
-
-
-def _logged_error(line: str) -> str | None:
-    """Return the error of a JSON line, without its traceback; None for other lines."""
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(entry, dict) or entry.get("level") not in ("error", "critical"):
-        return None
-    told = str(entry.get("traceback") or entry.get("message") or "").strip()
-    if told == _STARTUP_FAILED:
-        return None
-    is_traceback = told.startswith("Traceback")
-    last = told.splitlines()[-1] if told else ""
-    return re.sub(r"^(\w+\.)+(?=\w+: )", "", last) if is_traceback else last
-
-
 class _Asker:
     def __init__(
         self, url: str, process: "subprocess.Popen[bytes]", log: Path, deadline: float
@@ -181,7 +151,7 @@ class _Asker:
             await asyncio.sleep(_ASK_EVERY_S)
 
     def _raise_end(self) -> None:
-        said = cause_of(last_lines(self._log, _LOG_LINES))
+        said = cause_of_end(self._log)
         if said.startswith(_VLLM):
             raise EngineMissing(said)
         raise FolderNotServed(said)

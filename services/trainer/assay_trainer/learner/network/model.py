@@ -1,6 +1,5 @@
 """The policy model: a small new model with its own tokenizer, or a model from a folder."""
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,9 +16,9 @@ from transformers import (
 )
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from assay_shared.errors import InvalidInput, NotFound
-from assay_shared.weights import checkpoint
+from assay_shared.errors import InvalidInput
 from assay_trainer.config import NewPolicyConfig
+from assay_trainer.weights.model_folder import check_folder
 from assay_trainer.weights.served_dtype import keep_served_dtypes
 
 #: Of the tensors that an error names.
@@ -90,40 +89,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> PreTrainedTok
     return tokenizer
 
 
-def check_folder(folder: Path) -> None:
-    """Check that the folder has a configuration and weights in safetensors.
-
-    Raises:
-        NotFound: one of them is missing.
-        InvalidInput: the folder has a LoRA adapter.
-    """
-    _refuse_adapter(folder)
-    if not (folder / "config.json").is_file():
-        raise NotFound(f"there is no model in {folder}: it has no config.json")
-    checkpoint.weight_files(folder)
-
-
-def _refuse_adapter(folder: Path) -> None:
-    file = folder / checkpoint.ADAPTER_CONFIG
-    if not file.is_file():
-        return
-    if any((folder / name).is_file() for name in (checkpoint.WEIGHTS, checkpoint.INDEX)):
-        raise InvalidInput(
-            f"{folder} has a model and a LoRA adapter: both would be loaded as one",
-            hint=f"move {file.name} and {checkpoint.ADAPTER_WEIGHTS} out of the folder",
-        )
-    try:
-        base = json.loads(file.read_bytes()).get("base_model_name_or_path")
-    except (ValueError, AttributeError):
-        base = None
-    of_base = f"of {base}" if base else f"whose base {file.name} does not name"
-    raise InvalidInput(
-        f"{folder} is not a whole model: it is a LoRA adapter {of_base}",
-        hint=f"merge it with `assay handoff {folder} --base BASE --output MERGED`, where BASE is "
-        "the folder of its base, and give the folder MERGED",
-    )
-
-
 def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return model and tokenizer of a checkpoint folder.
 
@@ -131,7 +96,7 @@ def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
     Raises:
         NotFound: the folder has no model.
-        InvalidInput: it has a LoRA adapter, or its tensors are not those of its configuration, or
+        InvalidInput: as for `check_folder`; or its tensors are not those of its configuration, or
             are not finite.
     """
     check_folder(folder)

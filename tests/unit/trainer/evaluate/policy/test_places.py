@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_shared.errors import DatasetError, InvalidInput, NotFound, WeightsRefused
+from assay_shared.errors import DatasetError, InvalidInput, NotFound
 from assay_trainer.evaluate.policy.places import find_policies
 from assay_trainer.evaluation.best_checkpoint import BestCheckpoint, read_best, write_best
 
@@ -80,6 +80,8 @@ def test_what_is_no_policy_is_refused(tmp_path: Path) -> None:
         find_policies("none", None)
     with pytest.raises(InvalidInput, match="--steps: it goes with a run's folder"):
         find_policies(str(tmp_path), "all")
-    (place,) = find_policies(str(tmp_path), None)
-    with pytest.raises(WeightsRefused, match="has no config.json"):
-        place.facts(place.folder)
+    with pytest.raises(NotFound, match="has no config.json"):
+        find_policies(str(tmp_path), None)
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "org/model"}')
+    with pytest.raises(InvalidInput, match=r"is a LoRA adapter of org/model .*assay handoff"):
+        find_policies(str(tmp_path), None)

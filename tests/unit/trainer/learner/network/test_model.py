@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig
 
 from assay_shared.errors import InvalidInput
-from assay_trainer.learner.network.model import check_folder, load_policy
+from assay_trainer.learner.network.model import load_policy
 from tests.support.architectures import publish_random
 
 Tensors = dict[str, torch.Tensor]
@@ -54,28 +54,6 @@ def test_a_layer_that_the_configuration_leaves_out_is_named(folder: Path) -> Non
         load_policy(folder)
 
 
-@pytest.mark.parametrize(
-    ("config", "told"),
-    [
-        ({"base_model_name_or_path": "org/model"}, "is a LoRA adapter of org/model"),
-        ({}, "is a LoRA adapter whose base adapter_config.json does not name"),
-    ],
-)
-def test_an_adapter_alone_is_told_with_its_base(
-    tmp_path: Path, config: dict[str, str], told: str
-) -> None:
-    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
-    with pytest.raises(InvalidInput, match=f"{told} .*assay handoff {tmp_path} --base"):
-        load_policy(tmp_path)
-
-
-def test_an_adapter_in_the_folder_of_a_model_is_refused(folder: Path) -> None:
-    check_folder(folder)
-    (folder / "adapter_config.json").write_text("{}")
-    with pytest.raises(InvalidInput, match="has a model and a LoRA adapter"):
-        check_folder(folder)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_weights_that_are_not_finite_are_named(folder: Path, value: float) -> None:
     rewrite(folder, lambda one: one["model.layers.1.mlp.up_proj.weight"][3].fill_(value))
@@ -92,3 +70,10 @@ def test_a_value_head_is_left_out(folder: Path) -> None:
     rewrite(folder, lambda one: one.update({"v_head.weight": torch.ones(1, 16)}))
     model, _ = load_policy(folder)
     assert "v_head.weight" not in model.state_dict()
+
+
+def test_integers_in_place_of_weights_are_named(folder: Path) -> None:
+    name = "model.layers.1.mlp.up_proj.weight"
+    rewrite(folder, lambda one: one.update({name: (100 * one[name]).to(torch.int8)}))
+    with pytest.raises(InvalidInput, match=f"{name} has the type I8"):
+        load_policy(folder)

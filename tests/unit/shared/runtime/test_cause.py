@@ -1,10 +1,11 @@
-"""The cause of an engine's end, found in its log."""
+"""The cause of a service's end, found in its log."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from assay_trainer.handoff.engines.served import cause_of
+from assay_shared.runtime.cause import cause_of_end
 
 _TRACE = (
     'Traceback (most recent call last):\n  File "a.py", line 1, in b\n    raise C\n'
@@ -34,5 +35,9 @@ def logged(message: str, level: str = "error") -> str:
         ([], "it ended at once"),
     ],
 )
-def test_the_cause_is_told_and_not_the_last_line(lines: list[str], cause: str) -> None:
-    assert cause_of(lines).startswith(cause)
+def test_the_cause_is_told_and_not_the_last_line(
+    tmp_path: Path, lines: list[str], cause: str
+) -> None:
+    log = tmp_path / "service.log"
+    log.write_text("\n".join(lines))
+    assert cause_of_end(log).startswith(cause)
