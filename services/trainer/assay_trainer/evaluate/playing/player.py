@@ -70,7 +70,7 @@ class Answering(Protocol):
 
     @property
     def asks_each(self) -> bool:
-        """Return True if each sample has a request of its own, not each unit."""
+        """Return True if each sample has a request, not each unit."""
         ...
 
     def generator(self, unit: PlayUnit, set_name: str) -> Generator: ...
