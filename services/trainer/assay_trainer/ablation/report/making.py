@@ -9,7 +9,7 @@ from assay_shared.runs.run_folder import RunFolder
 from assay_shared.statistics.paired import mean_over_tasks
 from assay_shared.types import Task
 from assay_shared.weights import checkpoint as weights
-from assay_trainer.ablation.ablation_config import START
+from assay_trainer.ablation.ablation_config import START, AblationConfig
 from assay_trainer.ablation.arms import AblationArm, AblationPlan, arm_config, start_config
 from assay_trainer.ablation.decomposition.batches import step_events
 from assay_trainer.ablation.decomposition.findings import (
@@ -23,6 +23,7 @@ from assay_trainer.ablation.judging.findings import (
     ArmCurvePoint,
     ArmRow,
     ChangeRow,
+    GoalRow,
     TableRow,
     ValueBounds,
 )
@@ -85,7 +86,6 @@ def make_report(run: AblationRun, trained: Sequence[AblationArm]) -> AblationRep
     ]
     confidence = config.confidence
     ranks = found.controls.work
-    fault = f"the {words.fault_of_checks(found.controls.controls)}"
     pairs = _pairs(found)
     changes = judge_changes(pairs, keys, confidence) if ranks else []
     baseline = found.arms[plan.arms[0].name]
@@ -110,12 +110,10 @@ def make_report(run: AblationRun, trained: Sequence[AblationArm]) -> AblationRep
         changes=changes,
         to_baseline=to_baseline,
         noise=[row for key in keys if (row := noise(found.compared, key)) is not None],
-        goals=judge_goals(config.goals, found.arms, found.start, best, confidence)
-        if ranks
-        else undecided(config.goals, fault),
+        goals=_goals(config, found, best),
         ranking=ranking,
         winner=winner,
-        winner_reason=why if ranks else fault,
+        winner_reason=why if ranks else _fault(found),
         start_digest=weights.digest(start_weights(run.folder)),
         curves=found.curves,
         notes=[*_notes_of_failed(run), *notes, *_notes(plan, found, changes)],
@@ -123,6 +121,16 @@ def make_report(run: AblationRun, trained: Sequence[AblationArm]) -> AblationRep
     write_report(report, run.folder)
     write_winner(run.folder, report)
     return report
+
+
+def _goals(config: AblationConfig, found: _Read, best: str | None) -> list[GoalRow]:
+    if not found.controls.work:
+        return undecided(config.goals, _fault(found))
+    return judge_goals(config.goals, found.arms, found.start, best, config.confidence)
+
+
+def _fault(found: _Read) -> str:
+    return f"the {words.fault_of_checks(found.controls.controls)}"
 
 
 def _read(run: AblationRun, trained: Sequence[AblationArm]) -> _Read:
