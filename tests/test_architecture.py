@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Return the top-level names of all imports of a module, anywhere in it."""
     found = set()
