@@ -73,7 +73,7 @@ check: $(STAMP)  ## lint, types, import rules, architecture and secret scan; cha
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/pytest -q tests/test_architecture.py tests/test_secrets.py
+	$(VENV)/bin/pytest -q -m "not slow" tests/test_architecture.py tests/test_secrets.py
 
 # Outside of check: it asks an advisory service, and needs a way to it.
 # With ADVISORIES, a folder of stored advisories, no network is asked.
