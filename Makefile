@@ -6,13 +6,14 @@ STAMP := $(VENV)/.installed
 TRY := .venv-try/.installed
 LM_EVAL := .venv-lm-eval/.installed
 EVALPLUS := .venv-evalplus/.installed
+TRITON := .venv-triton/.installed
 DOCS := .venv-docs/.installed
 SPHINX := sphinx-build --quiet --fail-on-warning --keep-going
 COMPILE := $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate
 EXTRAS := sandbox judge reward try inference worker trainer traces
 
-.PHONY: install try demo docs up test test-all nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval evalplus images compose-test cluster-test chart witnesses
+.PHONY: install try demo docs up test test-all nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval evalplus triton images compose-test cluster-test chart witnesses
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -49,7 +50,7 @@ test: $(STAMP)  ## run the quick tests, and the tests of every promise
 ALONE := $(patsubst %,tests/unit/sandbox/test_sandbox%.py,_limits _losses _memory _patience _sleepers) \
 	tests/unit/sandbox/test_sandbox.py tests/load tests/security/test_abuse.py tests/security/test_without_root.py
 
-test-all: $(STAMP) $(LM_EVAL)  ## run all tests: kills, soaks, every isolation level, containers
+test-all: $(STAMP) $(LM_EVAL) $(TRITON)  ## run all tests: kills, soaks, every isolation level, containers
 	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder --durations=25 \
 		$(ALONE:%=--ignore=%) tests/integration tests/contract tests/unit tests/deploy tests/engines \
 		tests/security tests/test_*.py; first=$$?; \
@@ -138,6 +139,14 @@ $(EVALPLUS): requirements/evalplus.txt
 	.venv-evalplus/bin/pip install --quiet --no-deps --requirement requirements/evalplus.txt
 	touch $(EVALPLUS)
 
+# In a folder apart: torch and its libraries do other things where they find it.
+triton: $(TRITON)  ## make .venv-triton: Triton's interpreter, which runs kernels of GPUs on the CPU
+
+$(TRITON): requirements/dev.txt requirements/install.py
+	rm -rf .venv-triton
+	$(PYTHON) requirements/install.py dev --only triton --target .venv-triton
+	touch $(TRITON)
+
 # Commands and routes are described by the code, so .venv writes the source; Sphinx reads it alone.
 docs: $(STAMP) $(DOCS)  ## write the documentation site: build/docs/html/index.html
 	$(VENV)/bin/python -m docs.site.write_source build/docs
@@ -167,4 +176,4 @@ chart: $(STAMP)  ## lint, render and validate the Helm chart, and review its pol
 	$(VENV)/bin/pytest -q tests/deploy/chart
 
 clean:  ## remove the environment and caches; runs stay
-	rm -rf $(VENV) .venv-try .venv-vllm .venv-lm-eval .venv-evalplus .venv-docs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-try .venv-vllm .venv-lm-eval .venv-evalplus .venv-triton .venv-docs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -30,6 +30,7 @@ def main() -> None:
     """Install the lists that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="+", help="lists: files of this folder, without .txt")
+    parser.add_argument("--only", metavar="PACKAGE", help="this package of the lists alone")
     parser.add_argument("--python", help="interpreter to install for; this one without it")
     parser.add_argument("--target", help="folder to install into, in place of an environment")
     parser.add_argument("--cuda", action="store_true", help="take torch with CUDA in any case")
@@ -41,6 +42,8 @@ def main() -> None:
     options = ["--target", given.target] if given.target else []
     for name in given.names:
         entries = read_entries(_FOLDER / f"{name}.txt")
+        if given.only:
+            entries = only(entries, given.only, name)
         if given.torch_of and share_torch(entries, given.torch_of, given.python or sys.executable):
             entries = without_torch(entries)
         install(entries, pip, options, cuda=given.cuda)
@@ -62,6 +65,17 @@ def read_entries(file: Path) -> dict[str, str]:
             raise SystemExit(f"{file}: no pinned package with a hash: {line[:80]}")
         entries[name.group()] = "\n".join(filter(None, (entries.get(name.group()), line)))
     return entries
+
+
+def only(entries: dict[str, str], package: str, name: str) -> dict[str, str]:
+    """Return one package's entry of the list `name`.
+
+    Raises:
+        SystemExit: the list does not have it.
+    """
+    if package not in entries:
+        raise SystemExit(f"requirements/{name}.txt has no {package}")
+    return {package: entries[package]}
 
 
 def without_torch(entries: dict[str, str]) -> dict[str, str]:

@@ -46,10 +46,11 @@ SKIN_FOLDERS = {"api"}
 #: The trainer's side of the queue.
 QUEUE = {"rollouts/tasks.py", "rollouts/dispatcher.py"}
 ONLY_IN_ONE = {"trl", "vllm", "sglang"}
-#: Imported by vLLM's workers alone, where `weight_transfer` is on the path and Triton is there.
-IN_VLLM_ALONE = {
+#: Imported by vLLM's workers alone, where `weight_transfer` is on the path, or where Triton is.
+IN_VLLM_OR_ON_GPUS = {
     "assay_inference.engines.vllm.worker.seeded_noise",
     "assay_inference.engines.vllm.worker.vllm_worker",
+    "assay_shared.standalone.weight_transfer.fingerprint_kernel",
 }
 
 
@@ -201,7 +202,7 @@ def all_modules() -> list[str]:
         info.name
         for package in PACKAGES
         for info in pkgutil.walk_packages(importlib.import_module(package).__path__, package + ".")
-        if info.name not in IN_VLLM_ALONE
+        if info.name not in IN_VLLM_OR_ON_GPUS
     ]
 
 

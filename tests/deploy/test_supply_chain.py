@@ -223,3 +223,13 @@ def test_only_an_image_named_by_its_digest_is_signed(tmp_path: Path) -> None:
         done = run("deploy/sign.sh", image, "judge")
         assert done.returncode == 2
         assert "by its digest" in done.stderr
+
+
+def test_one_package_of_a_list_may_be_installed_alone(tmp_path: Path) -> None:
+    lines = [make_wheel(tmp_path, name, "1.0") for name in ("six", "seven")]
+    (tmp_path / "both.txt").write_text("\n".join(lines))
+    target = tmp_path / "target"
+    install(tmp_path, "both", "--only", "six", "--target", str(target))
+    assert [file.name for file in target.glob("*.py")] == ["six.py"]
+    with pytest.raises(subprocess.CalledProcessError):
+        install(tmp_path, "both", "--only", "eight", "--target", str(tmp_path / "none"))

@@ -9,7 +9,9 @@ otherwise. The fingerprint finds corruption and mix-ups, not forgery: a forger c
 entries of two tensors to give the same sum.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.util import find_spec
 
 import torch
 
@@ -49,7 +51,8 @@ def fingerprint_sum(
     """Return the fingerprint as an int64 scalar on the tensor's device, without waiting for it.
 
     Scalars of disjoint pieces may be summed, and the sum taken modulo 2^64. `factors` keeps the odd
-    numbers of rows and columns for tensors of the same shape.
+    numbers of rows and columns for tensors of the same shape. A GPU sums in one kernel, where it
+    can, and without blocks.
     """
     odd = _odd if factors is None else factors.odd
     if tensor.numel() == 0:
@@ -60,6 +63,10 @@ def fingerprint_sum(
     rows_at_once = max(1, block_entries // columns_at_once)
     odd_R = odd(first_row, num_rows, _ROW_SALT, tensor.device)
     odd_C = odd(first_column, num_columns, _COLUMN_SALT, tensor.device)
+    kernel = _kernel(rows.device) if rows.is_cuda and rows.is_contiguous() else None
+    if kernel is not None:
+        bits_RC = rows.reshape(num_rows, num_columns).view(_BITS[tensor.element_size()])
+        return kernel(bits_RC, odd_R, odd_C)
     total = torch.zeros((), dtype=torch.int64, device=tensor.device)
     for row in range(0, num_rows, rows_at_once):
         block = rows[row : row + rows_at_once]
@@ -107,6 +114,16 @@ def add_up(fingerprints: list[int]) -> int:
 def as_text(value: int) -> str:
     """Return a fingerprint as 16 hexadecimal digits."""
     return f"{value:016x}"
+
+
+@cache
+def _kernel(device: torch.device) -> Callable[..., torch.Tensor] | None:
+    """Return the sum in one kernel; None if this GPU has none."""
+    if find_spec("triton") is None:
+        return None
+    from .fingerprint_kernel import sum_products, works_on
+
+    return sum_products if works_on(device) else None
 
 
 def _odd(first: int, count: int, salt: int, device: torch.device) -> torch.Tensor:
