@@ -59,6 +59,7 @@ def measure(
         "seconds": [round(one, 3) for one in seconds],
         "fingerprints_s": [round(one, 3) for one in fingerprints],
         "peak_bytes_of_rank_0": torch.cuda.max_memory_allocated() if on_gpu else None,
+        "recomputed_layers": updater._recomputation.num_layers,
         "tokens_per_s": round(tokens_per_s),
         "mfu": mfu(model, tokens_per_s, ranks),
     }

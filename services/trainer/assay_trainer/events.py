@@ -189,6 +189,8 @@ class StepEvent(BaseModel):
     truncated_share: float | None = None
     #: The most GPU memory in use since it last ran out; null without a GPU.
     memory_bytes: int | None = None
+    #: Layers that computed their activations twice (gradient checkpointing), to save memory.
+    recomputed_layers: int = 0
     #: Null where no token of the trainer's own version was at hand.
     mismatch: Mismatch | None = None
 

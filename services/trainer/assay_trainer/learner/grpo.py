@@ -282,6 +282,7 @@ class GRPOStage:
                 length_max=max(lengths, default=None),
                 truncated_share=mean_of([int(end is FinishReason.LENGTH) for end in ends]),
                 memory_bytes=facts.memory_bytes,
+                recomputed_layers=facts.recomputed_layers,
                 curriculum_stage=stage,
                 mismatch=facts.mismatch,
             )

@@ -31,12 +31,14 @@ from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.network import attention, norms
 from assay_trainer.learner.network.adapters import recipe_of
 from assay_trainer.learner.network.dropout import remove_dropout
+from assay_trainer.learner.network.memory import Training
 from assay_trainer.learner.network.optimiser import (
     make_optimiser,
     restore,
     state_of,
     take_step,
 )
+from assay_trainer.learner.network.recomputation import Recomputation
 from assay_trainer.learner.network.sharding import (
     close,
     fingerprints,
@@ -68,6 +70,8 @@ class UpdateFacts:
     moved_share: float
     #: The most GPU memory in use since it last ran out; None without a GPU.
     memory_bytes: int | None
+    #: Layers that computed their activations twice.
+    recomputed_layers: int
 
 
 class Updater:
@@ -99,9 +103,6 @@ class Updater:
             self._reference = model if self._has_adapter else deepcopy(model).eval()
         if self._is_sharded:
             model = self._make_shards(model)
-        if self._ranks.size > 1 and self._device.type == "cuda":
-            # One rank alone may run out of memory, while the others wait for it.
-            model.gradient_checkpointing_enable()
         add_logprob_head(model, config.temperature)
         if self._reference is not None and self._reference is not model:
             add_logprob_head(self._reference, config.temperature)
@@ -111,6 +112,7 @@ class Updater:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._optimiser = make_optimiser(config.optimiser, self._parameters, self._device)
         self._writer = StateWriter(self._ranks)
+        self._recomputation = Recomputation(self._model, self._ranks)
         self.mismatch = MismatchSums(self._device)
         #: Of each own pack, with the log-probabilities of the step's first update.
         self._first: list[LossTokens] = []
@@ -125,19 +127,20 @@ class Updater:
         `again` is for a later update of a step, by the packs of its first. Its proximal policy is
         that of the first, and `mismatch` stays.
 
-        If memory runs out, activations are computed twice from here on (gradient checkpointing).
+        As few layers compute their activations twice (gradient checkpointing) as memory allows. If
+        it runs out, all do from here on.
 
         Raises:
             Diverged: the loss or the gradient is not finite; nothing was applied.
         """
+        self._recomputation.choose(self._training(packs), has_moments=bool(self._optimiser.state))
         sums = None
         try:
             sums = self._backward_all(packs, again)
         except torch.OutOfMemoryError:
-            if self._model.is_gradient_checkpointing:
+            if not self._recomputation.choose_all():
                 raise
         if sums is None:  # not in the handler: its traceback keeps the activations
-            self._model.gradient_checkpointing_enable()
             torch.cuda.empty_cache()
             if self._device.type == "cuda":
                 # Otherwise the most in use would be all that the failed attempt had found free.
@@ -177,7 +180,8 @@ class Updater:
         share = float(self._sum_of_parts(moved_1)) / total
         on_gpu = self._device.type == "cuda"
         memory = torch.cuda.max_memory_allocated(self._device) if on_gpu else None
-        return UpdateFacts(gradient, mismatch, rate, share, memory)
+        layers = self._recomputation.num_layers
+        return UpdateFacts(gradient, mismatch, rate, share, memory, layers)
 
     def measure(self, packs: Sequence[Pack]) -> None:
         """Add the fresh tokens of packs to the mismatch without training on them."""
@@ -228,6 +232,15 @@ class Updater:
             shard(self._reference.requires_grad_(False), self._ranks)
         make_hollow(model, self, self._device)
         return trained
+
+    def _training(self, packs: Sequence[Pack]) -> Training:
+        """Return what memory grows with in an update by these packs."""
+        return Training(
+            tokens=max((len(pack.token_ids_T) for pack in packs), default=0),
+            num_cards=self._ranks.size if self._is_sharded else 1,
+            on_gpu=self._device.type == "cuda",
+            optimiser=self._config.optimiser,
+        )
 
     def _state(self) -> dict[str, Any]:
         named = self._model.named_parameters()

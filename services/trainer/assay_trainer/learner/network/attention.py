@@ -28,6 +28,11 @@ def use_packed_attention(model: PreTrainedModel) -> None:
         model.set_attn_implementation(_NAME)
 
 
+def is_packed(model: PreTrainedModel) -> bool:
+    """Return whether `model` computes attention by packs."""
+    return bool(model.config.get_text_config()._attn_implementation == _NAME)
+
+
 def arguments(bounds_S: torch.Tensor, max_length: int) -> dict[str, Any]:
     """Return the arguments of a model's forward pass that tell where its sequences are."""
     return {

@@ -111,6 +111,12 @@ def estimate_memory(model: PreTrainedModel, training: Training) -> MemoryEstimat
     )
 
 
+def saved_by_a_layer(model: PreTrainedModel, training: Training) -> int:
+    """Return the bytes of activations that a layer does not keep if it computes them twice."""
+    kept, twice = _activated_by_a_layer(model)
+    return (_BF16 if training.on_gpu else _FLOAT32) * training.tokens * (kept - twice)
+
+
 def num_trained(model: PreTrainedModel, lora: LoRAConfig | None = None) -> int:
     """Return the number of weights that an update may change: the model's, or its adapter's."""
     return sum(_trained_sizes(model, lora))
@@ -171,11 +177,17 @@ def _tile(model: PreTrainedModel, training: Training) -> int:
 
 def _activated(model: PreTrainedModel, training: Training) -> int:
     """Return the numbers that a forward pass keeps for the gradient."""
-    text = _text(model)
-    layers, hidden = int(text.num_hidden_layers), int(text.hidden_size)
-    one_layer = 9 * hidden + 4 * int(getattr(text, "intermediate_size", None) or 4 * hidden)
-    per_token = layers * hidden + one_layer if training.is_twice else layers * one_layer
+    layers = int(_text(model).num_hidden_layers)
+    kept, hidden = _activated_by_a_layer(model)
+    per_token = layers * hidden + kept if training.is_twice else layers * kept
     return training.tokens * per_token
+
+
+def _activated_by_a_layer(model: PreTrainedModel) -> tuple[int, int]:
+    """Return the numbers that a layer keeps for a token, and those if it computes them twice."""
+    text = _text(model)
+    hidden = int(text.hidden_size)
+    return 9 * hidden + 4 * int(getattr(text, "intermediate_size", None) or 4 * hidden), hidden
 
 
 def _text(model: PreTrainedModel) -> PretrainedConfig:
