@@ -112,8 +112,7 @@ class StepEvent(BaseModel):
     num_groups: int
     num_played: int
     num_without_signal: int
-    #: Groups asked for since the process began, those of a resume among them, and how many of
-    #: them were in no batch yet; null in events of older versions.
+    #: Groups asked for since the process began or resumed, and those in no batch yet, if known.
     num_asked: int | None = None
     num_in_flight: int | None = None
     #: Groups of this step's earlier batches: all were flat, and none is in another sum.
@@ -154,8 +153,7 @@ class StepEvent(BaseModel):
     #: Shares of the tokens whose gradient a bound of the ratio takes away.
     clipped_low: float = 0.0
     clipped_high: float = 0.0
-    #: Share of the KL term in the gradient by the tokens' log-probabilities, by absolute values;
-    #: null without such a term.
+    #: Absolute share of the KL term in the gradient by the log-probabilities; null without one.
     kl_gradient_share: float | None = None
     #: Share of the tokens that the correction leaves out of the gradient.
     masked_share: float = 0.0
@@ -189,7 +187,7 @@ class StepEvent(BaseModel):
     truncated_share: float | None = None
     #: The most GPU memory in use since it last ran out; null without a GPU.
     memory_bytes: int | None = None
-    #: Layers that computed their activations twice (gradient checkpointing), to save memory.
+    #: Layers with gradient checkpointing.
     recomputed_layers: int = 0
     #: Null where no token of the trainer's own version was at hand.
     mismatch: Mismatch | None = None

@@ -70,7 +70,7 @@ class UpdateFacts:
     moved_share: float
     #: The most GPU memory in use since it last ran out; None without a GPU.
     memory_bytes: int | None
-    #: Layers that computed their activations twice.
+    #: Layers with gradient checkpointing.
     recomputed_layers: int
 
 
@@ -234,7 +234,7 @@ class Updater:
         return trained
 
     def _training(self, packs: Sequence[Pack]) -> Training:
-        """Return what memory grows with in an update by these packs."""
+        """Return the sizes of an update by these packs."""
         return Training(
             tokens=max((len(pack.token_ids_T) for pack in packs), default=0),
             num_cards=self._ranks.size if self._is_sharded else 1,

@@ -29,7 +29,7 @@ def use_packed_attention(model: PreTrainedModel) -> None:
 
 
 def is_packed(model: PreTrainedModel) -> bool:
-    """Return whether `model` computes attention by packs."""
+    """Return True for a model with attention by packs."""
     return bool(model.config.get_text_config()._attn_implementation == _NAME)
 
 

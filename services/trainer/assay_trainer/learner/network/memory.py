@@ -112,7 +112,7 @@ def estimate_memory(model: PreTrainedModel, training: Training) -> MemoryEstimat
 
 
 def saved_by_a_layer(model: PreTrainedModel, training: Training) -> int:
-    """Return the bytes of activations that a layer does not keep if it computes them twice."""
+    """Return the bytes of a layer's activations, less what it keeps to compute them twice."""
     kept, twice = _activated_by_a_layer(model)
     return (_BF16 if training.on_gpu else _FLOAT32) * training.tokens * (kept - twice)
 
@@ -184,7 +184,7 @@ def _activated(model: PreTrainedModel, training: Training) -> int:
 
 
 def _activated_by_a_layer(model: PreTrainedModel) -> tuple[int, int]:
-    """Return the numbers that a layer keeps for a token, and those if it computes them twice."""
+    """Return the kept numbers of a layer for a token, and those to compute the others twice."""
     text = _text(model)
     hidden = int(text.hidden_size)
     return 9 * hidden + 4 * int(getattr(text, "intermediate_size", None) or 4 * hidden), hidden

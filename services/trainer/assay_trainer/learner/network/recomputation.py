@@ -1,6 +1,6 @@
-"""Layers whose activations are computed twice, where memory cannot keep those of all layers.
+"""The layers to compute twice if memory cannot keep all activations.
 
-The first layers are: their gradients come last, when the activations of the others are gone.
+They are the first ones: their gradients come last, after the other layers' activations are freed.
 """
 
 import math
@@ -14,12 +14,12 @@ from assay_trainer.learner.network.adapters import recipe_of
 from assay_trainer.learner.network.memory import Training, estimate_memory, saved_by_a_layer
 from assay_trainer.learner.ranks import Ranks
 
-#: One rank of several may not run out of memory, while the others wait for it. A rank alone may.
+#: A rank alone may run out of memory and try again. One of several may not: the others wait for it.
 _MARGIN_OF_SEVERAL = 1.25
 
 
 class Recomputation:
-    """The layers of a model that compute twice, chosen before each gradient."""
+    """A model's layers with gradient checkpointing, chosen before each gradient."""
 
     def __init__(self, model: PreTrainedModel, ranks: Ranks) -> None:
         self._model, self._ranks = model, ranks
@@ -33,7 +33,7 @@ class Recomputation:
 
     @property
     def num_layers(self) -> int:
-        """The number of layers that compute twice now."""
+        """The present number of layers with gradient checkpointing."""
         return sum(
             one.gradient_checkpointing
             for one in self._model.modules()
@@ -65,7 +65,7 @@ class Recomputation:
         """Let all layers compute twice from here on.
 
         Returns:
-            False if they did already, or if other ranks wait for this one's part of a sum.
+            False if they did already, or if other ranks wait for this one.
         """
         did_already = self._ran_out or (self._layers and self.num_layers == len(self._layers))
         if did_already or self._ranks.size > 1:
@@ -83,7 +83,7 @@ class Recomputation:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Return the memory that tensors can still have on a GPU; None for a CPU."""
+    """Return the free memory for tensors on a GPU; None for a CPU."""
     if device.type != "cuda":
         return None
     cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
