@@ -351,13 +351,19 @@ def directly(arguments: argparse.Namespace, gpu: str, memory: str) -> dict[str, 
             started = time.perf_counter()
             proof = proof_of(model)
             probed_s = time.perf_counter() - started
+            known_s: list[float] = []
             update, status = transfer.publish(
-                model, reached, number, proof, mode=SyncMode(arguments.mode)
+                model,
+                reached,
+                number,
+                proof,
+                on_announced=lambda _: known_s.append(time.perf_counter() - started - probed_s),
+                mode=SyncMode(arguments.mode),
             )
             transports.add(getattr(update.source, "transport", "folder"))
-            phases = {"probe": probed_s, **status.phases_s}
+            phases = {"probe": probed_s, "fingerprints": known_s[0], **status.phases_s}
             total = time.perf_counter() - started
-            # The trainer's fingerprints and the announcement; phases are of the slowest process.
+            # The announcement, and what processes wait for; phases are of the slowest.
             return phases | {"other": max(0.0, total - sum(phases.values())), "total": total}
 
         with in_flight(url, arguments.in_flight):
