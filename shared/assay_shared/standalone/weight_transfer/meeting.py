@@ -22,6 +22,8 @@ OVER = "over"
 #: Longest time for an answer of the store.
 _STORE_TIMEOUT_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0
+#: Gloo's own timeout comes after the limit, whose error says what did not come.
+_SLACK_S = 0.5
 #: Timeout of the group: practically none, because torch's timeout would end the whole process.
 _NEVER = timedelta(days=30)
 _BACKLOG = 64
@@ -138,7 +140,7 @@ def broadcast(group: Any, tensor: torch.Tensor, limit: Limit | None = None) -> A
     options = _distributed.BroadcastOptions()
     options.rootRank = 0
     if limit is not None and group.name() == "gloo":
-        options.timeout = timedelta(seconds=max(limit.remaining_s, 0.001))
+        options.timeout = timedelta(seconds=limit.remaining_s + _SLACK_S)
     return group.broadcast([tensor], options)
 
 
