@@ -6,9 +6,9 @@
 Files of configs/or_phase4; the arms have their own models of type D, medium, and the
 demonstrations theirs with --lessons. A lane is a set of services with its own cores, engines too;
 updates take the cards, if there are any, in turn. Half the lanes run the arms, the others a
-curriculum and its control. Parts that OUT holds already are not done again. OUT/rows.json has the
-seconds of each part, the reports of both ablations, and the study's goals. Needs Linux (core
-affinity).
+curriculum and its control; with --only, all run one of them. What OUT holds is not done again.
+OUT/rows.json has the seconds of each part, the reports of the ablations, and the study's goals.
+Needs Linux (core affinity).
 """
 
 import argparse
@@ -68,13 +68,13 @@ def main() -> None:
         starters = stack.enter_context(ThreadPoolExecutor(asked.lanes))
         lanes = list(starters.map(partial(_lane, stack, asked), range(asked.lanes)))
         with _timed(asked, "ablations"):
-            _ablate_both(asked, models, medium / "type_D_medium", policy, lanes)
+            _ablate_all(asked, models, medium / "type_D_medium", policy, lanes)
     policies = _policies(asked, policy)
     with _timed(asked, "evaluations"):
         _evaluate_all(asked, models, policies)
     with _timed(asked, "report"):
         _study(asked, policies)
-    rows = {name: _json(asked.output / name / "report.json") for name in _REPORTED}
+    rows = {name: _json(asked.output / name / "report.json") for name in asked.only}
     rows |= {"seconds": _json(asked.output / "seconds.json"), "study": _evaluated(asked, policies)}
     (asked.output / "rows.json").write_text(json.dumps(rows, indent=1) + "\n")
 
@@ -95,8 +95,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=15, help="steps of an arm")
     parser.add_argument("--stage-steps", type=int, default=10, help="steps of each stage")
     parser.add_argument("--seeds", default="1,2,3,4")
+    parser.add_argument(
+        "--only", action="append", choices=_REPORTED, help="one of the two; both without it"
+    )
     parser.add_argument("--max-samples", type=int, help="evaluated tasks of each cell")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    asked.only = asked.only or list(_REPORTED)
+    return asked
 
 
 @contextmanager
@@ -211,14 +216,14 @@ def _on_share(asked: argparse.Namespace, number: int) -> Iterator[None]:
         os.sched_setaffinity(0, all_cores)
 
 
-def _ablate_both(
+def _ablate_all(
     asked: argparse.Namespace,
     models: Path,
     medium: Path,
     policy: Path,
     lanes: Sequence[Mapping[str, str]],
 ) -> None:
-    """Run the arms, and curriculum against control: at once if there are two lanes.
+    """Run the arms, and curriculum against control, or one of them: at once if lanes allow.
 
     Neither waits for the other, so the curriculum has the settings of a given arm.
     """
@@ -230,17 +235,15 @@ def _ablate_both(
     curricula = shared | _data(models) | _settings_of_arm()
     curricula |= {"curriculum": {"stages": control}, "grpo.steps": all_steps}
     names = {"mixed": {}, "curriculum": {"curriculum.stages": staged}}
-    half = max(1, len(lanes) // 2)
-    with ThreadPoolExecutor(min(2, len(lanes))) as pool:
+    changes = {
+        "ablation": {"overrides": arms},
+        "curricula": {"overrides": curricula, "arms": names},
+    }
+    wanted = [name for name in _REPORTED if name in asked.only]
+    with ThreadPoolExecutor(min(len(wanted), len(lanes))) as pool:
         running = [
-            pool.submit(_ablate, asked, "ablation", {"overrides": arms}, lanes[:half]),
-            pool.submit(
-                _ablate,
-                asked,
-                "curricula",
-                {"overrides": curricula, "arms": names},
-                lanes[half:] or lanes,
-            ),
+            pool.submit(_ablate, asked, name, changes[name], lanes[at :: len(wanted)] or lanes)
+            for at, name in enumerate(wanted)
         ]
         for one in running:
             one.result()
