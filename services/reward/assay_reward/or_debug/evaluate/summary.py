@@ -30,7 +30,10 @@ class CellSummary(Wire):
 
 
 class GradientCheck(Wire):
-    """RR@5 of a difficulty against its target; without an episode there is no finding."""
+    """RR@5 of a difficulty against its target; without an episode there is no finding.
+
+    The finding holds with any result of the failed episodes.
+    """
 
     difficulty: str
     low: float
@@ -126,7 +129,7 @@ def _check(
     difficulty: str, span: tuple[float, float], records: Sequence[EpisodeRecord]
 ) -> GradientCheck:
     low, high = span
-    found = over_tasks(records, GRADIENT_METRIC)
+    found = rate(records, GRADIENT_METRIC)
     return GradientCheck(
         difficulty=difficulty,
         low=low,
@@ -146,6 +149,34 @@ def over_tasks(
     """Return the mean over tasks with its interval; None if no episode has the metric."""
     values = values_by_task(records, metric, difficulty, unknown)
     return estimate(list(values.values()), is_share=is_share(metric)) if values else None
+
+
+def rate(
+    records: Sequence[EpisodeRecord], metric: str, difficulty: str | None = None
+) -> CellEstimate | None:
+    """Return the mean over tasks; None if no episode has the metric.
+
+    Failed episodes are in no mean. The interval of a share holds with any result of them.
+    """
+    found = over_tasks(records, metric, difficulty)
+    if found is None or not is_share(metric) or has_all(records, metric):
+        return found
+    worst, best = (over_tasks(records, metric, difficulty, unknown) for unknown in SHARE_ENDS)
+    return reaching(found, worst, best)
+
+
+def has_all(records: Sequence[EpisodeRecord], metric: str) -> bool:
+    """Return True if no episode lacks the metric, as failed ones do."""
+    return all(metric in one.metrics for one in records)
+
+
+def reaching(
+    found: CellEstimate, worst: CellEstimate | None, best: CellEstimate | None
+) -> CellEstimate:
+    """Return the estimate with an interval that reaches those of the worst and the best case."""
+    low = min(one.low for one in (found, worst) if one is not None)
+    high = max(one.high for one in (found, best) if one is not None)
+    return found.model_copy(update={"low": low, "high": high})
 
 
 def values_by_task(

@@ -13,7 +13,7 @@ from assay_reward.or_debug.evaluate.intervals import (
     estimate_series,
     judge,
 )
-from assay_reward.or_debug.evaluate.summary import over_tasks, values_by_task
+from assay_reward.or_debug.evaluate.summary import has_all, rate, reaching, values_by_task
 from assay_reward.or_debug.study.loading import StudiedResult, StudyResults
 from assay_reward.or_debug.study.study_file import REWARD_VARIANCE, StudyGoal
 from assay_shared.errors import ConfigError
@@ -67,20 +67,6 @@ def _found(study: StudyResults, goal: StudyGoal, result: StudiedResult) -> CellE
     return own
 
 
-def rate(
-    records: Sequence[EpisodeRecord], metric: str, difficulty: str | None = None
-) -> CellEstimate | None:
-    """Return the mean over tasks; None if no episode has the metric.
-
-    Failed episodes are in no mean. The interval of a share holds with any result of them.
-    """
-    found = over_tasks(records, metric, difficulty)
-    if found is None or not is_share(metric) or _has_all(records, metric):
-        return found
-    worst, best = (over_tasks(records, metric, difficulty, unknown) for unknown in SHARE_ENDS)
-    return _reaching(found, worst, best)
-
-
 def difference(
     before: Sequence[EpisodeRecord],
     after: Sequence[EpisodeRecord],
@@ -99,23 +85,10 @@ def difference(
         return estimate_difference(*sides, is_share=is_share(metric))
 
     known = found(None, None)
-    if known is None or not is_share(metric) or _has_all([*before, *after], metric):
+    if known is None or not is_share(metric) or has_all([*before, *after], metric):
         return known
     least, most = SHARE_ENDS
-    return _reaching(known, found(most, least), found(least, most))
-
-
-def _has_all(records: Sequence[EpisodeRecord], metric: str) -> bool:
-    return all(metric in one.metrics for one in records)
-
-
-def _reaching(
-    found: CellEstimate, worst: CellEstimate | None, best: CellEstimate | None
-) -> CellEstimate:
-    """Return the estimate with an interval that reaches those of the worst and the best case."""
-    low = min(one.low for one in (found, worst) if one is not None)
-    high = max(one.high for one in (found, best) if one is not None)
-    return found.model_copy(update={"low": low, "high": high})
+    return reaching(known, found(most, least), found(least, most))
 
 
 def _words(goal: StudyGoal) -> str:

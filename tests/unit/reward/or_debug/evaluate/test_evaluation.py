@@ -281,6 +281,23 @@ def test_difficulty_is_checked_against_its_targets() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("value", "finding"), [(0.0, TargetVerdict.FAIL), (1.0, TargetVerdict.PASS)]
+)
+def test_a_finding_of_difficulty_does_not_rest_on_failed_episodes(
+    value: float, finding: TargetVerdict
+) -> None:
+    """Most of a server's episodes failed, and the few results looked decisive."""
+    played = [episode(value, task=at) for at in range(100)]
+    failed = [episode(0.0, failed=True, task=at) for at in range(100, 400)]
+    (check, *_) = summarise("p", played).gradient
+    assert check.finding is finding
+    (check, *_) = summarise("p", played + failed).gradient
+    assert check.finding is TargetVerdict.INCONCLUSIVE
+    assert check.found is not None
+    assert check.found.mean == value
+
+
 def test_a_difficulty_without_a_result_is_not_measured() -> None:
     found = summarise("p", [episode(1.0, failed=True), episode(1.0, "medium")])
     assert [check.told for check in found.gradient] == [

@@ -11,7 +11,8 @@ from rich.console import Console
 from assay_reward.or_debug.dataset.tasks import save
 from assay_reward.or_debug.evaluate.evaluation import EpisodeRecord
 from assay_reward.or_debug.evaluate.run import EvaluationRun, run
-from assay_reward.or_debug.study.goals import difference, rate
+from assay_reward.or_debug.evaluate.summary import rate
+from assay_reward.or_debug.study.goals import difference
 from assay_reward.or_debug.study.loading import read_training
 from assay_shared.cli import main
 from assay_shared.errors import DatasetError
