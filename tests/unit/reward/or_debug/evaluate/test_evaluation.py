@@ -289,7 +289,7 @@ def test_a_finding_of_difficulty_does_not_rest_on_failed_episodes(
 ) -> None:
     """Most of a server's episodes failed, and the few results looked decisive."""
     played = [episode(value, task=at) for at in range(100)]
-    failed = [episode(0.0, failed=True, task=at) for at in range(100, 400)]
+    failed = [episode(0.0, failed=True, task=at) for at in range(100, 2000)]
     (check, *_) = summarise("p", played).gradient
     assert check.finding is finding
     (check, *_) = summarise("p", played + failed).gradient
