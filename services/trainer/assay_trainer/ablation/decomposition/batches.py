@@ -22,21 +22,22 @@ class StoredBatch:
 
 
 def stored_batches(run: RunFolder, most: int) -> list[StoredBatch]:
-    """Return the first steps of a run, without what a resume has replaced.
+    """Return the first steps with trained groups, without what a resume has replaced.
 
     Raises:
         DatasetError: a line of its rollouts cannot be read.
     """
+    versions = {event.step: event.version for event in step_events(run)}
     groups: dict[int, list[ScoredGroup]] = {}
     for one in read_rollouts(run.rollouts):
-        if one.step <= most and not one.superseded:
+        if one.step in versions and not one.superseded:
             groups.setdefault(one.step, []).append(one)
-    found = []
-    for event in step_events(run):
-        if event.step in groups:
-            policy = _policy(groups[event.step], event.version)
-            found.append(StoredBatch(event.step, policy, tuple(groups[event.step])))
-    return found[:most]
+            if len(groups) > most:
+                del groups[max(groups)]
+    return [
+        StoredBatch(step, _policy(groups[step], versions[step]), tuple(groups[step]))
+        for step in sorted(groups)
+    ]
 
 
 def living_groups(run: RunFolder) -> Iterator[ScoredGroup]:

@@ -69,16 +69,22 @@ _CLIPS = {"grpo.clip_low": 0.2, "grpo.clip_high": 0.28}
 _OTHER_CLIPS = {"grpo.clip_low": 0.1, "grpo.clip_high": 0.14}
 
 
-def run_controls(config: RunConfig, run: RunFolder, ranks: Ranks) -> PlantedChanges:
-    """Return what the checks say about each planted change, on the first stored batch of a run.
+def run_controls(config: RunConfig, runs: Sequence[RunFolder], ranks: Ranks) -> PlantedChanges:
+    """Return what the checks say about each planted change.
+
+    They take the first stored batch of the first run that has one.
+
+    Args:
+        config: of one of the runs, which differ in their seeds alone.
 
     Raises:
-        DatasetError: its rollouts cannot be read.
+        DatasetError: a run's rollouts cannot be read.
     """
-    batches = stored_batches(run, 1)
-    if not batches:
+    stored = ((run, batch) for run in runs for batch in stored_batches(run, 1))
+    run, batch = next(stored, (runs[0], None))
+    if batch is None:
         return PlantedChanges(run=run.path.name, controls=[])
-    batch, settings = batches[0], Settings(start_of(run), ranks)
+    settings = Settings(start_of(run), ranks)
     return PlantedChanges(
         run=run.path.name,
         controls=[

@@ -122,7 +122,7 @@ def _compared_batches(
         old, new = settings.of(pair.old), settings.of(pair.new)
         parts_of_run = _along(old, new, stored_batches(run, most), on_batch)
         found += [one.model_copy(update={"run": run.path.name}) for one in parts_of_run]
-        if found and gradient_verdict(found, changed) is not SwitchVerdict.NO_EFFECT:
+        if found and gradient_verdict(found, changed).is_compared:
             break
     return found
 

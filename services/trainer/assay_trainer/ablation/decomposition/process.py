@@ -51,14 +51,13 @@ def _write(path: Path, kind: str, names: list[str], seed: int, ranks: "Ranks") -
     folder = AblationFolder.open(path)
     plan = folder.plan()
     configs = [arm_config(plan, plan.arm(name), seed, None) for name in names]
-    run = RunFolder.open(folder.run(names[-1], seed))
+    own = [folder.run(names[-1], one) for one in (seed, *plan.config.seeds)]
+    runs = [RunFolder.open(one) for one in dict.fromkeys(own) if is_finished(one)]
     if kind == "controls":
-        controls = run_controls(configs[0], run, ranks)
+        controls = run_controls(configs[0], runs, ranks)
         write_atomically(folder.controls, controls.model_dump_json(indent=1) + "\n")
         return
     pair = ArmPair(names[0], names[1], configs[0], configs[1])
-    others = [folder.run(names[1], one) for one in plan.config.seeds if one != seed]
-    runs = [run, *(RunFolder.open(one) for one in others if is_finished(one))]
     found = decompose(pair, runs, plan.config.decomposition.batches, ranks)
     write_atomically(folder.decomposition(names[0]), found.model_dump_json(indent=1) + "\n")
 

@@ -1,13 +1,15 @@
 """From the parts of gradients to a verdict on a change of settings.
 
 nothing     the norm of g' - g is under 1e-6 of g in every batch          NO EFFECT
-other size  r is under 1% of g' in every update, and the scale is not 1   SCALE ONLY
+other size  r is under 1% of g' in every update, and the scale is not 1,
+            but the same in every batch                                   SCALE ONLY
 little      both are under 1%                                             WEAK
-direction   r is over 1% of g' somewhere, or the scale is negative            ACTS
+direction   r is over 1% of g' somewhere, or the scale is negative, or
+            differs by 1% between batches: no one learning rate does that     ACTS
 
 For SCALE ONLY, each update is judged at the weights of the old settings: left alone, the new ones
 come to other weights after the first update. A change of the size of updates is judged by its
-effect on those weights, so this does not hold for it.
+effect on those weights: it acts if their change differs by 1% of the old change.
 
 Where the computation itself is noisy, as on a GPU, three times its noise takes the place of 1e-6.
 """
@@ -42,17 +44,25 @@ def gradient_verdict(batches: Sequence[BatchParts], changed: Collection[str]) ->
         return SwitchVerdict.NO_EFFECT
     if any(min(one.scale, _at_equal_weights(one)[1]) < 0 for one in batches):
         return SwitchVerdict.ACTS
-    if not STEP_SIZE & set(changed):
-        updates = [_at_equal_weights(one) for one in batches]
-        if max(direction for direction, _ in updates) >= LEAST_DIRECTION:
+    whole = [(one.direction, one.scale) for one in batches]
+    if STEP_SIZE & set(changed):
+        if max(one.change_difference for one in batches) >= LEAST_DIRECTION:
             return SwitchVerdict.ACTS
-        if max(abs(scale - 1) for _, scale in updates) >= LEAST_DIRECTION:
-            return SwitchVerdict.SCALE_ONLY
-    if max(one.direction for one in batches) >= LEAST_DIRECTION:
+        return _by_parts(whole) or SwitchVerdict.WEAK
+    updates = [_at_equal_weights(one) for one in batches]
+    return _by_parts(updates) or _by_parts(whole) or SwitchVerdict.WEAK
+
+
+def _by_parts(parts: Sequence[tuple[float, float]]) -> SwitchVerdict | None:
+    """Return the verdict on directions and scales, one of each by batch; None if they are small."""
+    scales = [scale for _, scale in parts]
+    if max(direction for direction, _ in parts) >= LEAST_DIRECTION:
         return SwitchVerdict.ACTS
-    if max(abs(one.scale - 1) for one in batches) >= LEAST_DIRECTION:
+    if max(scales) - min(scales) >= LEAST_DIRECTION * max(scales):
+        return SwitchVerdict.ACTS
+    if max(abs(scale - 1) for scale in scales) >= LEAST_DIRECTION:
         return SwitchVerdict.SCALE_ONLY
-    return SwitchVerdict.WEAK
+    return None
 
 
 def _at_equal_weights(one: BatchParts) -> tuple[float, float]:

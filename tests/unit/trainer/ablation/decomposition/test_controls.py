@@ -24,7 +24,7 @@ ROOM = "assay_trainer.ablation.decomposition"
 
 
 def missed(run: RunFolder, **grpo: Any) -> list[str]:
-    found = run_controls(run_config(**grpo), run, CPU)
+    found = run_controls(run_config(**grpo), [run], CPU)
     assert found.work == (not [one for one in found.controls if not one.is_found])
     return [one.name for one in found.controls if not one.is_found]
 
@@ -127,4 +127,13 @@ def test_without_a_stored_batch_the_checks_do_not_work(
     stored_run: RunFolder, tmp_path: Any
 ) -> None:
     empty = RunFolder.create(tmp_path / "empty")
-    assert not run_controls(run_config(), empty, CPU).work
+    assert not run_controls(run_config(), [empty], CPU).work
+
+
+def test_a_seed_without_signal_leaves_the_checks_to_the_next_one(
+    stored_run: RunFolder, tmp_path: Any
+) -> None:
+    empty = RunFolder.create(tmp_path / "empty")
+    found = run_controls(run_config(), [empty, stored_run], CPU)
+    assert found.work
+    assert found.run == stored_run.path.name

@@ -196,3 +196,22 @@ def test_another_optimiser_cannot_be_told_and_is_compared(stored_run: RunFolder)
     one = found(stored_run, {}, {"optimiser": "adamw_8bit"})
     assert one.verdict is SwitchVerdict.UNKNOWN
     assert one.verdict.is_compared
+
+
+def test_a_norm_that_is_clipped_in_some_batches_more_than_in_others_acts(
+    stored_run: RunFolder,
+) -> None:
+    """No learning rate does the same: the gradients grow by another factor in each batch."""
+    clips, free = {"max_grad_norm": 1e-3}, {"max_grad_norm": 1e9}
+    one = found(stored_run, clips, free)
+    assert max(batch.direction for batch in one.batches) < 0.01
+    assert one.verdict is SwitchVerdict.ACTS
+
+
+def test_batches_are_of_the_first_steps_that_have_groups(tmp_path: Path) -> None:
+    """In a step without signal nothing is stored."""
+    run = make_run(tmp_path / "late")
+    kept = [line for line in run.rollouts.read_text().splitlines(True) if '"g1-' not in line]
+    run.rollouts.write_text("".join(kept))
+    assert [batch.step for batch in stored_batches(run, 1)] == [2]
+    assert [batch.step for batch in stored_batches(run, 5)] == [2, 3]

@@ -41,6 +41,9 @@ def batch(
         ([batch(0.4, 1.4, 0.009)], SwitchVerdict.SCALE_ONLY),
         ([batch(0.4, 1.4, 0.011)], SwitchVerdict.ACTS),
         ([batch(2.0, -1.0, 0.0)], SwitchVerdict.ACTS),
+        ([batch(0.4, 1.4), batch(0.4, 1.41)], SwitchVerdict.SCALE_ONLY),
+        ([batch(0.4, 1.4), batch(0.4, 1.42)], SwitchVerdict.ACTS),
+        ([batch(0.0, 1.0), batch(1.0, 0.0)], SwitchVerdict.ACTS),
         ([batch(0.0), batch(0.02, 1.0, 0.02)], SwitchVerdict.ACTS),
         ([], SwitchVerdict.UNKNOWN),
     ],
@@ -55,6 +58,17 @@ def test_only_settings_of_the_step_size_are_judged_by_the_weights_change() -> No
     moved = batch(0.0).model_copy(update={"change_difference": 0.5})
     assert gradient_verdict([moved], {"grpo.learning_rate"}) is SwitchVerdict.ACTS
     assert gradient_verdict([moved], {"grpo.loss"}) is SwitchVerdict.NO_EFFECT
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"), [(0.009, SwitchVerdict.SCALE_ONLY), (0.011, SwitchVerdict.ACTS)]
+)
+def test_a_gradient_of_another_size_acts_by_what_it_does_to_the_weights(
+    change: float, verdict: SwitchVerdict
+) -> None:
+    """A norm that is not clipped any more: Adam takes the same first step, and another second."""
+    scaled = batch(0.4, 1.4).model_copy(update={"change_difference": change})
+    assert gradient_verdict([scaled], {"grpo.max_grad_norm"}) is verdict
 
 
 @pytest.mark.parametrize(
