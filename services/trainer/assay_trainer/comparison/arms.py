@@ -10,7 +10,9 @@ from assay_trainer.evaluation.records.sample_record import SampleRecord
 
 @dataclass(frozen=True, slots=True)
 class ComparedTask:
-    """A task with its scored samples; samples without a score are only counted."""
+    """A task with its scored samples; the others are only counted: failed ones, and missing ones
+    of an interrupted evaluation.
+    """
 
     id: str
     prompt: str

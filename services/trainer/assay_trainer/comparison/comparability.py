@@ -139,7 +139,8 @@ def notes(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[str]:
     """Return sentences that a reader needs before the numbers, apart from `differences`."""
     arms = (baseline, *others)
     found = [
-        f"{arm.name} ({one.path}) is unfinished: tasks without samples are left out."
+        f"{arm.name} ({one.path}) is unfinished: its missing samples count as samples "
+        f"without a score."
         for arm in arms
         for one in arm.measurements
         if not one.is_finished

@@ -111,7 +111,7 @@ def compare_arms(
     measure = Measure(_metrics(baseline, others, plan), plan.confidence, plan.margins, plan.tags)
     measured = [row for arm in others for row in rows_of(baseline, arm, measure, plan.on_row)]
     if not any(row.num_tasks and row.baseline and row.value for row in measured):
-        raise InvalidInput(_nothing_shared(baseline, others))
+        raise InvalidInput(_nothing_shared(baseline, others, plan.metrics))
     rows = with_verdicts(measured, 1 - plan.confidence)
     names = [arm.name for arm in others]
     rules = apply_rules(plan.rules, rows, names)
@@ -156,12 +156,20 @@ def _metrics(
     return [one for one in metrics if one.name in kept]
 
 
-def _nothing_shared(baseline: ComparedArm, others: Sequence[ComparedArm]) -> str:
+def _nothing_shared(
+    baseline: ComparedArm, others: Sequence[ComparedArm], metrics: Sequence[str]
+) -> str:
     names = {name for arm in others for name in arm.set_names} & set(baseline.set_names)
     if not names:
         theirs = ", ".join(sorted({name for arm in others for name in arm.set_names})) or "none"
         own = ", ".join(baseline.set_names) or "none"
         return f"no set is in both: {baseline.name} has {own}, and the others have {theirs}"
+    if metrics and all(
+        any(one.num_scored for one in arm.sets_of(name))
+        for name in names
+        for arm in (baseline, *others)
+    ):
+        return f"no evaluation of {', '.join(sorted(names))} tells {', '.join(metrics)}"
     return (
         f"no task of {', '.join(sorted(names))} has scored samples on both sides: "
         f"{'; '.join(_counts(arm, name) for name in sorted(names) for arm in (baseline, *others))}"
@@ -173,7 +181,7 @@ def _counts(arm: ComparedArm, name: str) -> str:
     if not sets:
         return f"{arm.name} lacks {name}"
     scored, failed = sum(one.num_scored for one in sets), sum(one.num_failed for one in sets)
-    return f"{arm.name} has {scored} scored and {failed} failed samples of {name}"
+    return f"{arm.name} has {scored} scored samples of {name}, and {failed} without a score"
 
 
 def _uncompared(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[str]:

@@ -25,7 +25,7 @@ from assay_trainer.evaluation.records.folder import (
     StoredSet,
     read_evaluation,
 )
-from assay_trainer.evaluation.records.protocol import ProtocolKind
+from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import EvaluatedTask, SampleRecord
 
 #: The evaluations of a run, as `RUN:NAME` names them.
@@ -121,20 +121,28 @@ def _of_evaluation(path: Path) -> SeedEvaluation:
         settings=settings,
         k=record.protocol.k,
         kind=record.protocol.kind,
-        sets={name: _stored_set(one, folder.samples(name)) for name, one in stored.sets.items()},
+        sets={
+            name: _stored_set(
+                one, folder.samples(name), None if stored.is_finished else record.protocol
+            )
+            for name, one in stored.sets.items()
+        },
         is_finished=stored.is_finished,
         free_settings=free,
     )
 
 
-def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
+def _stored_set(stored: StoredSet, samples: Path, unfinished: Protocol | None) -> ComparedSet:
+    """Return a set; `unfinished` is the protocol of an evaluation that lacks samples."""
     facts = stored.facts
     num_lines = samples.read_bytes().count(b"\n") if samples.exists() else 0
     by_task = stored.by_task
     has_tokens = known_tokens(scored(stored.samples)) is not None
     return ComparedSet(
         name=facts.name,
-        tasks={task.id: _task(task, by_task[task.id], has_tokens) for task in stored.tasks},
+        tasks={
+            task.id: _task(task, by_task[task.id], has_tokens, unfinished) for task in stored.tasks
+        },
         digest=facts.digest,
         scorers=tuple(sorted(facts.scorers)) or None,
         num_replaced=num_lines - len(stored.samples),
@@ -142,10 +150,23 @@ def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
     )
 
 
-def _task(task: EvaluatedTask, samples: Sequence[SampleRecord], has_tokens: bool) -> ComparedTask:
+def _task(
+    task: EvaluatedTask,
+    samples: Sequence[SampleRecord],
+    has_tokens: bool,
+    unfinished: Protocol | None,
+) -> ComparedTask:
     good = scored(samples)
-    num_failed = len(samples) - len(good)
+    num_failed = len(samples) - len(good) + _num_missing(samples, unfinished)
     return ComparedTask(task.id, task.prompt, task.tags, good, num_failed, has_tokens=has_tokens)
+
+
+def _num_missing(samples: Sequence[SampleRecord], unfinished: Protocol | None) -> int:
+    """Return the samples of a task still to come; of a budget at least one, if there is none."""
+    if unfinished is None:
+        return 0
+    is_budget = unfinished.kind is ProtocolKind.BUDGET
+    return max(0, (1 if is_budget else unfinished.samples_per_task) - len(samples))
 
 
 def _of_run(path: Path, name: str) -> SeedEvaluation:

@@ -135,10 +135,13 @@ def _of_programs(number: SampleValue) -> TaskValue:
     return _of_samples(number, of_programs=True)
 
 
+def _if_kept(value: TaskValue) -> TaskValue:
+    """Return the same for a number that not every evaluation kept: None for those of a run."""
+    return lambda task, failed=None: value(task, failed) if task.has_costs else None
+
+
 def _cost(number: SampleValue) -> TaskValue:
-    """Return the same for a number that not every evaluation kept."""
-    mean = _of_samples(number)
-    return lambda task, failed=None: mean(task, failed) if task.has_costs else None
+    return _if_kept(_of_samples(number))
 
 
 def _sum(number: SampleValue) -> TaskValue:
@@ -238,7 +241,8 @@ def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind)
 
 def _program_metrics() -> list[Metric]:
     share, higher, lower, neither = MetricUnit.SHARE, Better.HIGHER, Better.LOWER, Better.NEITHER
-    ratio, title = _of_programs(lambda sample: sample.pass_ratio or 0.0), "tests passed"
+    ratio = _if_kept(_of_programs(lambda sample: sample.pass_ratio or 0.0))
+    title = "tests passed"
     quantiles = [
         Metric(f"pass_ratio_{name}", f"{title}, {name}", share, neither, ratio, quantile=quantile)
         for name, quantile in (("p50", 0.5), ("p90", 0.9))

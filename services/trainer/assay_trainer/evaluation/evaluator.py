@@ -10,8 +10,9 @@ from pydantic import BaseModel
 
 from assay_shared.errors import BudgetExceeded
 from assay_shared.runs.run_folder import RunFolder
-from assay_shared.statistics.bootstrap import mean_interval, paired_difference
 from assay_shared.statistics.interval import Interval
+from assay_shared.statistics.paired import difference_interval, mean_over_tasks
+from assay_shared.statistics.task_shares import share_interval
 from assay_shared.types import (
     Failure,
     FailureClass,
@@ -87,7 +88,12 @@ class TaskEvaluation(BaseModel):
         }
 
     def interval(self, k: int) -> Interval:
-        return mean_interval(list(self.pass_at(k).values()), self.confidence, seed=k)
+        """Return the mean of pass@k over tasks."""
+        return self._interval(k, self.results)
+
+    def _interval(self, k: int, some: list[TaskResult]) -> Interval:
+        most = max((one.num_scored for one in some), default=1)
+        return share_interval(list(self.pass_at(k, some).values()), self.confidence, most)
 
     def by_tag(self, tag: str) -> dict[str, Interval]:
         """Return pass@1 for each value of a tag."""
@@ -95,9 +101,9 @@ class TaskEvaluation(BaseModel):
         for result in self.results:
             groups[result.tags.get(tag, "none")].append(result)
         return {
-            value: mean_interval(list(scores.values()), self.confidence, seed=1)
+            value: self._interval(1, some)
             for value, some in sorted(groups.items())
-            if (scores := self.pass_at(1, some))
+            if self.pass_at(1, some)
         }
 
     def measured(self) -> dict[str, dict[str, float]]:
@@ -122,7 +128,7 @@ def difference(before: TaskEvaluation, after: TaskEvaluation, k: int = 1) -> Int
     """Return the paired difference of pass@k over the tasks in both evaluations."""
     first, second = before.pass_at(k), after.pass_at(k)
     shared = [task_id for task_id in first if task_id in second]
-    return paired_difference(
+    return difference_interval(
         [first[one] for one in shared],
         [second[one] for one in shared],
         before.confidence,
@@ -146,9 +152,11 @@ def measured_differences(
         old = [first[name][task] for task in shared]
         new = [second[name][task] for task in shared]
         found[name] = {
-            "before": mean_interval(old, before.confidence, seed=1),
-            "after": mean_interval(new, after.confidence, seed=1),
-            "difference": paired_difference(old, new, before.confidence, seed=1),
+            "before": mean_over_tasks(old, before.confidence, seed=1),
+            "after": mean_over_tasks(new, after.confidence, seed=1),
+            "difference": difference_interval(
+                old, new, before.confidence, seed=1, span=max(map(abs, [*old, *new])) or 1.0
+            ),
         }
     return found
 

@@ -80,8 +80,8 @@ def test_the_same_weights_are_told(tmp_path: Path) -> None:
     [
         ({"sets": {"other": TASKS}}, "no set is in both: a has m, and the others have other"),
         ({"sets": {"m": {f"x{i}": [RIGHT] for i in range(5)}}}, "no task of m has scored samples"),
-        ({"sets": {"m": {id_: [None] for id_ in TASKS}}}, "b has 0 scored and 20 failed samples"),
-        ({"sets": {"m": {id_: [] for id_ in TASKS}}}, "b has 0 scored and 0 failed samples"),
+        ({"sets": {"m": {id_: [None] for id_ in TASKS}}}, "samples of m, and 20 without a score"),
+        ({"sets": {"m": {id_: [] for id_ in TASKS}}}, "samples of m, and 20 without a score"),
     ],
 )
 def test_nothing_to_compare_is_an_error_that_says_why(

@@ -11,6 +11,7 @@ from assay_shared.settings.run_file import load_config
 from assay_shared.types import PolicyVersion
 from assay_trainer import config as trainer_config
 from assay_trainer.comparison.comparability import notes
+from assay_trainer.comparison.comparing import ComparisonPlan, compare_arms
 from assay_trainer.comparison.loading import has_two_evaluations, read_arm, read_measurement
 from assay_trainer.config import RunConfig
 from assay_trainer.evaluate.evaluation import write_results
@@ -95,6 +96,17 @@ def test_a_run_has_an_evaluation_before_and_after_training(tmp_path: Path) -> No
     assert before.sets["held_out"].num_failed == 10
 
 
+def test_of_a_run_nobody_knows_how_many_tests_passed(tmp_path: Path) -> None:
+    """It keeps outcomes alone: a program that passed 3 of 5 tests is a wrong answer."""
+    run = str(write_run(tmp_path / "run"))
+    before, after = (read_arm(None, [f"{run}:{name}"]) for name in ("before", "after"))
+    rows = compare_arms(before, [after], ComparisonPlan()).rows
+    assert "pass@1" in {row.metric for row in rows}
+    assert "pass_ratio" not in {row.metric for row in rows if row.value is not None}
+    with pytest.raises(InvalidInput, match="no evaluation of held_out tells pass_ratio"):
+        compare_arms(before, [after], ComparisonPlan(metrics=["pass_ratio"]))
+
+
 def test_a_failure_that_a_later_line_replaces_is_told(tmp_path: Path) -> None:
     path = write_evaluation(tmp_path / "sft", {"m": {"a": [RIGHT], "b": [WRONG]}})
     lost = make_sample("a", 0, None).model_dump_json()
@@ -155,8 +167,9 @@ def test_an_unfinished_evaluation_is_told(tmp_path: Path) -> None:
     ]
     assert arms[1].name == "partial", "the name that a person sees and gives"
     assert notes(arms[0], arms[1:]) == [
-        f"partial ({copied}) is unfinished: tasks without samples are left out."
+        f"partial ({copied}) is unfinished: its missing samples count as samples without a score."
     ]
+    assert [arm.measurements[0].sets["m"].num_failed for arm in arms] == [0, 1]
 
 
 def emptied(path: Path) -> None:

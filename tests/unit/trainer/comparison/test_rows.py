@@ -100,10 +100,22 @@ def test_failures_of_wrong_answers_alone_make_nothing_better(tmp_path: Path) -> 
     assert (row.failed.arm_failed, row.failed.arm_samples, row.failed.arm_counted) == (50, 100, 0.0)
     assert (row.failed.baseline_failed, row.failed.baseline_counted) == (0, 1.0)
     assert verdict(row, "before").startswith(
-        "INCONCLUSIVE: 50 of 100 samples of after (50.0%) failed; counted as 0 for after, the "
-        "difference is +0.0 pp ("
+        "INCONCLUSIVE: 50 of 100 samples of after (50.0%) have no score; counted as 0 for after, "
+        "the difference is +0.0 pp ("
     )
     assert verdict(row, "before").endswith("BETTER by the scored samples alone")
+
+
+def test_samples_that_an_interrupted_evaluation_lacks_make_nothing_better(tmp_path: Path) -> None:
+    """A server hangs on what its policy cannot solve."""
+    before = tasks_of((60, [WRONG]), (40, [RIGHT]))
+    after = tasks_of((20, [RIGHT]), (80, []))
+    row = compared(tmp_path, before, after)["pass@1"]
+    assert row.num_tasks == 20
+    assert row.failed is not None
+    assert row.failed.verdict_without is RowVerdict.BETTER
+    assert row.verdict is RowVerdict.INCONCLUSIVE
+    assert (row.failed.arm_failed, row.failed.arm_samples) == (80, 100)
 
 
 @pytest.mark.parametrize(("num_failed", "holds"), [(2, True), (15, False)])

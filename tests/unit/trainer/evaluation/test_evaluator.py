@@ -10,6 +10,7 @@ from assay_trainer.evaluation.evaluator import (
     Evaluator,
     TaskEvaluation,
     TaskResult,
+    difference,
     measured_differences,
     only_of,
 )
@@ -118,3 +119,21 @@ def test_noted_numbers_are_compared_over_the_tasks_of_both_evaluations() -> None
     assert found["reward"]["difference"].value == 0.5, "of a alone"
     assert found["workflow_fallback"]["before"].value == 0.5
     assert found["workflow_fallback"]["difference"].value == -0.5
+
+
+@pytest.mark.parametrize("outcome", [Status.ACCEPTED, Status.WRONG_ANSWER])
+def test_no_interval_is_a_point(outcome: Status) -> None:
+    """Forty tasks of which all have one outcome do not show that all tasks have."""
+    samples = [EvaluationSample(text="", outcome=outcome, reward=1.0)]
+    results = [
+        TaskResult(task_id=f"t{at}", prompt="p", tags={"domain": "d"}, samples=samples)
+        for at in range(40)
+    ]
+    one = TaskEvaluation(name="before", policy=POLICY, confidence=0.95, results=results)
+    change, reward = difference(one, one), measured_differences(one, one)["reward"]
+    shares = (one.interval(1), one.by_tag("domain")["d"])
+    for found in (*shares, change, *reward.values()):
+        assert found.low < found.high
+    assert (change.low, change.high) == pytest.approx((-0.05, 0.05), abs=0.02)
+    for found in shares:
+        assert 0.0 <= found.low < found.high <= 1.0

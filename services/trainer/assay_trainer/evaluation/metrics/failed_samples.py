@@ -20,6 +20,6 @@ class FailedCount(Wire):
 
 
 def failed_text(counts: Iterable[FailedCount]) -> str:
-    """Return a sentence's beginning on the policies with failed samples; "" if none failed."""
+    """Return a sentence's beginning on the policies with samples without a score; "" if none."""
     found = [one.text for one in counts if one.num_failed]
-    return f"{' and '.join(found)} failed" if found else ""
+    return f"{' and '.join(found)} have no score" if found else ""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal
 
-from assay_shared.statistics.bootstrap import mean_interval, paired_difference
+from assay_shared.statistics.paired import difference_interval, mean_over_tasks
 from assay_shared.types import Status
 from assay_trainer.evaluation.metrics import shares
 from assay_trainer.evaluation.metrics.outcomes import ERROR_TYPES, accepted, scored
@@ -94,12 +94,12 @@ def _change(groups: Sequence[shares.TaskSamples], confidence: float) -> StoredEs
     def change(sample: SampleRecord) -> float:
         return (sample.rounds[-1].pass_ratio or 0.0) - (sample.rounds[0].pass_ratio or 0.0)
 
-    return shares.estimate(mean_interval(_means(groups, change), confidence, _SEED))
+    return shares.estimate(mean_over_tasks(_means(groups, change), confidence, _SEED))
 
 
 def _difference(groups: Sequence[shares.TaskSamples], confidence: float) -> StoredEstimate | None:
     control, repaired = _means(groups, _best_of_n), _means(groups, accepted)
-    return shares.estimate(paired_difference(control, repaired, confidence, _SEED))
+    return shares.estimate(difference_interval(control, repaired, confidence, _SEED))
 
 
 def _verdict(over: StoredEstimate | None) -> Literal["PASS", "FAIL", "INCONCLUSIVE"]:

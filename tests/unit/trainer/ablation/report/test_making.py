@@ -149,7 +149,8 @@ def test_failures_of_wrong_answers_alone_make_no_winner(finished: AblationRun) -
     (failed,) = {value.failed for value in report.table if value.policy == "rate"}
     assert failed is not None
     told = (
-        f"{failed.num_failed} of 640 samples of rate ({100 * failed.num_failed / 640:.1f}%) failed"
+        f"{failed.num_failed} of 640 samples of rate ({100 * failed.num_failed / 640:.1f}%) "
+        "have no score"
     )
     assert f"INCONCLUSIVE: {told}; counted as 0 for rate, the difference is -0." in words.sentence(
         row

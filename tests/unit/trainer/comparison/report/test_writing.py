@@ -123,7 +123,7 @@ def test_the_summary_begins_with_the_verdict(report: tuple[Path, ComparisonData]
     text = (report[0] / "summary.txt").read_text()
     assert text.startswith("BETTER: by pass@1, sft")
     assert "121 tasks" in text
-    assert "1 of 122 samples of base (0.8%) failed" in text
+    assert "1 of 122 samples of base (0.8%) have no score" in text
     assert "tasks of mbpp$x$ left out: 1 without a score on a side" in text
 
 
