@@ -24,6 +24,8 @@ UNSHOWN = "unshown"
 #: Number of errors searched for an unknown key.
 _MOST_ERRORS = 1000
 _MOST_SHOWN = 200
+#: Keys that are named after the first wrong one.
+_MOST_OTHERS = 5
 _NO_HOME = "names a home folder that is not there; write the whole path"
 #: Endings of pydantic's names for errors about a value of another kind.
 _OTHER_KIND = ("_type", "literal_error")
@@ -178,13 +180,35 @@ def _first_error(
     if error["type"] == "extra_forbidden":
         *parents, name = error["loc"]
         hint = did_you_mean(str(name), _known_keys(cls, tuple(parents)))
-        return ConfigError(f"unknown key in {source}", field=key, hint=hint)
+        more = _others(values, errors, error)
+        return ConfigError(f"unknown key in {source}", field=key, hint="; ".join([hint, *more]))
     if error["type"] == "missing":
-        return ConfigError(f"missing from {source}", field=key)
+        hint = "; ".join(_others(values, errors, error))
+        return ConfigError(f"missing from {source}", field=key, hint=hint or None)
     is_shown = error["type"] != UNSHOWN and not isinstance(error["input"], dict | list)
     shown = "" if not is_shown else f", not {error['input']!r:.200}"
     message = message_of(error)
     return ConfigError(f"{message}{shown} in {source}", field=key or None)
+
+
+def _others(values: object, errors: list[dict[str, Any]], first: dict[str, Any]) -> list[str]:
+    """Return a phrase with the other keys that have the first error's type; none if it is alone.
+
+    A key in a section of several kinds is left out: it may be right for another kind.
+    """
+    keys = dict.fromkeys(
+        ".".join(map(str, one["loc"]))
+        for one in errors
+        if one["type"] == first["type"]
+        and one["loc"] != first["loc"]
+        and len(_written(values, one)) == len(one["loc"])
+    )
+    if not keys:
+        return []
+    shown = ", ".join(list(keys)[:_MOST_OTHERS])
+    more = f" and {len(keys) - _MOST_OTHERS} more" if len(keys) > _MOST_OTHERS else ""
+    word = "missing" if first["type"] == "missing" else "unknown"
+    return [f"also {word}: {shown}{more}"]
 
 
 def _most_telling(values: object, errors: list[dict[str, Any]]) -> dict[str, Any]:

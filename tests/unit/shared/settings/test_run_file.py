@@ -6,7 +6,7 @@ from pydantic import Field
 
 from assay_shared.errors import ConfigError
 from assay_shared.settings.environment import ServiceSettings, read_settings
-from assay_shared.settings.run_file import Config, load_config, provenance
+from assay_shared.settings.run_file import Config, load_config, parse_config, provenance
 
 
 class Red(Config):
@@ -30,6 +30,11 @@ class Files(Config):
     one: Path
     maybe: Path | None = None
     some: tuple[Path, ...] = ()
+
+
+class Pair(Config):
+    a: int
+    b: int
 
 
 class Whole(Config):
@@ -93,6 +98,18 @@ def test_overrides_are_read_as_yaml(file: Path) -> None:
 def test_bad_overrides_say_what_would_be_right(file: Path, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(Whole, file, (override,))
+
+
+def test_all_keys_of_one_mistake_are_named_at_once(file: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(Whole, file, ("nmae=x", "section.learning_rat=1", "section.colour.bluness=1"))
+    assert caught.value.field == "section.learning_rat"
+    assert caught.value.hint == "did you mean learning_rate?; also unknown: nmae"
+    many = tuple(f"key{number}=1" for number in range(9))
+    with pytest.raises(ConfigError, match="also unknown: key1, key2, key3, key4, key5 and 3 more"):
+        load_config(Whole, file, many)
+    with pytest.raises(ConfigError, match=r"^a: missing from x \(also missing: b\)"):
+        parse_config(Pair, {}, source="x")
 
 
 @pytest.mark.parametrize(
