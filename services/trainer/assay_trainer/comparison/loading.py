@@ -133,7 +133,7 @@ def _of_evaluation(path: Path) -> SeedEvaluation:
 
 
 def _stored_set(stored: StoredSet, samples: Path, unfinished: Protocol | None) -> ComparedSet:
-    """Return a set; `unfinished` is the protocol of an evaluation that lacks samples."""
+    """Return a set; `unfinished` is the protocol of an evaluation without all samples."""
     facts = stored.facts
     num_lines = samples.read_bytes().count(b"\n") if samples.exists() else 0
     by_task = stored.by_task

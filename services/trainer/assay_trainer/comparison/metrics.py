@@ -136,7 +136,7 @@ def _of_programs(number: SampleValue) -> TaskValue:
 
 
 def _if_kept(value: TaskValue) -> TaskValue:
-    """Return the same for a number that not every evaluation kept: None for those of a run."""
+    """Return the same for a number not kept by all evaluations: None for those of a run."""
     return lambda task, failed=None: value(task, failed) if task.has_costs else None
 
 

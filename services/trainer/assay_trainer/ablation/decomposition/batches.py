@@ -22,7 +22,7 @@ class StoredBatch:
 
 
 def stored_batches(run: RunFolder, most: int) -> list[StoredBatch]:
-    """Return the first steps with trained groups, without what a resume has replaced.
+    """Return the first steps with trained groups, without steps replaced by a resume.
 
     Raises:
         DatasetError: a line of its rollouts cannot be read.

@@ -70,12 +70,12 @@ _OTHER_CLIPS = {"grpo.clip_low": 0.1, "grpo.clip_high": 0.14}
 
 
 def run_controls(config: RunConfig, runs: Sequence[RunFolder], ranks: Ranks) -> PlantedChanges:
-    """Return what the checks say about each planted change.
+    """Return the verdict of the checks on each planted change.
 
-    They take the first stored batch of the first run that has one.
+    They take the first stored batch of all runs.
 
     Args:
-        config: of one of the runs, which differ in their seeds alone.
+        config: of one of the runs; they differ in their seeds alone.
 
     Raises:
         DatasetError: a run's rollouts cannot be read.

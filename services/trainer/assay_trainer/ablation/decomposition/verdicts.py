@@ -5,7 +5,7 @@ other size  r is under 1% of g' in every update, and the scale is not 1,
             but the same in every batch                                   SCALE ONLY
 little      both are under 1%                                             WEAK
 direction   r is over 1% of g' somewhere, or the scale is negative, or
-            differs by 1% between batches: no one learning rate does that     ACTS
+            differs by 1% between batches, unlike a learning rate             ACTS
 
 For SCALE ONLY, each update is judged at the weights of the old settings: left alone, the new ones
 come to other weights after the first update. A change of the size of updates is judged by its

@@ -112,7 +112,7 @@ def estimate_memory(model: PreTrainedModel, training: Training) -> MemoryEstimat
 
 
 def saved_by_a_layer(model: PreTrainedModel, training: Training) -> int:
-    """Return the bytes of a layer's activations, less what it keeps to compute them twice."""
+    """Return the bytes of a layer's activations, less those kept to compute the others twice."""
     kept, twice = _activated_by_a_layer(model)
     return (_BF16 if training.on_gpu else _FLOAT32) * training.tokens * (kept - twice)
 
