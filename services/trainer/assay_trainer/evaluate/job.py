@@ -40,6 +40,7 @@ from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 
 #: Different reasons of samples without a score that are shown.
 _MOST_FAILURES_TOLD = 3
+_MAX_FAILED = 32
 #: The results of a run's checkpoints.
 _STEPS = "steps.json"
 
@@ -66,7 +67,8 @@ class EvaluationJob:
     concurrency: int = 64
     #: Seconds for each request to the server.
     request_timeout: float = 300.0
-    max_failed: int = 32
+    #: Null: 32, and first requests that all fail alike end the command too.
+    max_failed: int | None = None
     qa_per_outcome: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
@@ -234,7 +236,8 @@ def _run(
         sets=sets,
         output=output,
         concurrency=job.concurrency,
-        max_failed=job.max_failed,
+        max_failed=job.max_failed or _MAX_FAILED,
+        ends_alike=job.max_failed is None,
         qa_per_outcome=job.qa_per_outcome,
         submit=job.submit,
     )
