@@ -25,7 +25,7 @@ from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.evaluate.policy.places import PolicyPlace, find_policies
 from assay_trainer.evaluate.policy.services import check_rubrics, own_services, with_reward
 from assay_trainer.evaluate.policy.serving import ServeBy, served
-from assay_trainer.evaluate.reporting.report import headline, percent
+from assay_trainer.evaluate.reporting.report import headline, percent, tasks_counted
 from assay_trainer.evaluate.sets import (
     OpenSet,
     check_names,
@@ -33,7 +33,7 @@ from assay_trainer.evaluate.sets import (
     check_sets,
     open_sets,
 )
-from assay_trainer.evaluation.metrics.set_metrics import SetMetrics
+from assay_trainer.evaluation.metrics.set_metrics import SetMetrics, StratumMetrics
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedPolicy
 from assay_trainer.evaluation.records.folder import RECORD
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
@@ -269,13 +269,19 @@ def _run(
         return asyncio.run(evaluate(order, opening, settings, show))
 
 
+def _tasks(found: StratumMetrics) -> str:
+    counted, lost = tasks_counted(found), found.num_failed
+    some = f"{counted} tasks"
+    if counted < found.num_tasks:
+        some = f"{counted} scored tasks ({found.num_tasks} in all)"
+    return some + (f", {lost} samples without a score" if lost else "")
+
+
 def _shown(found: Mapping[str, SetMetrics], console: Console) -> bool:
     """Print a line for each set; return True if every sample has a score."""
     for name, one in found.items():
-        lost = one.overall.num_failed
-        left = f", {lost} without a score" if lost else ""
         console.print(
-            f"{name}: {percent(headline(one.overall))} of {one.overall.num_tasks} tasks{left}",
+            f"{name}: {percent(headline(one.overall))} of {_tasks(one.overall)}",
             highlight=False,
             markup=False,
         )

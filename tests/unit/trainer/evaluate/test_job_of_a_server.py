@@ -77,7 +77,8 @@ async def test_one_answer_in_flight_saves_a_set_whose_first_requests_fail_alike(
 
     stored = read_evaluation(tmp_path / "out")
     assert sum(one.failure is None for one in stored.sets["s"].samples) == 16
-    assert "s: 100.0%" in told
+    assert "s: 100.0% [" in told
+    assert "] of 16 scored tasks (40 in all), 24 samples without a score" in told
 
 
 async def test_first_requests_that_all_fail_alike_end_the_command(

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from assay_shared.errors import DatasetError, NotFound
 from assay_shared.runs.json_lines import read_json_lines
-from assay_shared.runs.run_folder import append_line, whole_lines, write_atomically
+from assay_shared.runs.run_folder import append_line, must_exist, whole_lines, write_atomically
 from assay_shared.types import Failure, FailureClass
 from assay_trainer.evaluation.records.consistency import (
     check_complete,
@@ -150,11 +150,12 @@ class EvaluationFolder:
         """Return the record.
 
         Raises:
-            NotFound: the folder has none.
+            NotFound: there is no such folder, or it has none.
             DatasetError: the record cannot be read, is of another form, or has the digest of
                 another protocol.
         """
         path = self.path / RECORD
+        must_exist(self.path)
         try:
             text = path.read_bytes()
             record = EvaluationRecord.model_validate_json(text)
