@@ -151,7 +151,7 @@ class _Spelling:
         self._has_parts = False
 
     def add(self, token: str) -> bool:
-        """Take a token; return False, and change nothing, if the text does not go on with it."""
+        """Take a token; return False, and change nothing, if it is not what follows in the text."""
         if token and not self._num_open and self.text.startswith(token, self.at):
             return self._take(self.at, token)
         if token.startswith("bytes:") and "\\x" in token:
@@ -178,7 +178,7 @@ class _Spelling:
 
     def _take(self, first: int, known: str) -> bool:
         last = first + len(known)
-        # An empty token without a character of its own is a part of the next token's.
+        # An empty token before a text that follows at once is the first part of that text.
         open_end = first if first > self.at else last
         self._ends += [*[open_end] * self._num_open, last]
         self.at, self.is_begun, self._num_open, self._has_parts = last, True, 0, False

@@ -48,7 +48,7 @@ def echo(tokens: list[str], values: list[Any], offsets: Any = None) -> dict[str,
         (["A", ":", "bytes: \\xe4\\xb8", "bytes:\\xad", " x"], None, "A: 中", [1, 2, 4, 4]),
         (["A", ":", "", " 中", " x"], None, "A: 中", [1, 2, 4, 4]),
         (["A", ":", " ", "\ufffd", "\ufffd", "\ufffd"], None, "A: 中", [1, 2, 3, 4, 4]),
-        # The text has a mark of its own.
+        # The prompt itself has U+FFFD.
         (["A", ":", " \ufffd"], None, "A: \ufffd", [1, 2, 4]),
     ],
 )
