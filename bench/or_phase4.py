@@ -154,6 +154,7 @@ def _demonstrate(asked: argparse.Namespace, models: Path) -> Path:
     parts = [asked.output / f"demonstrations-{number}.jsonl" for number in range(len(sources))]
 
     def demonstrate(source: Path, part: Path) -> None:
+        part.unlink(missing_ok=True)  # of a start that was interrupted
         _run(("or-debug", "demonstrate", str(source), "--output", str(part), *mistakes), {})
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

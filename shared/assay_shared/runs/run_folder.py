@@ -264,5 +264,16 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
+def must_exist(path: Path) -> None:
+    """Check that a file or folder is there.
+
+    Raises:
+        NotFound: it is not; tells the folder from which a relative path counts.
+    """
+    if not path.exists():
+        hint = None if path.is_absolute() else f"paths count from {Path.cwd()}"
+        raise NotFound(f"{path} does not exist", hint=hint)
+
+
 def write_json(path: Path, value: object) -> None:
     write_atomically(path, json.dumps(value, indent=2, default=str) + "\n")

@@ -146,7 +146,7 @@ def check(
 @app.command()
 def demonstrate(
     tasks: Annotated[Path, typer.Argument(help="A benchmark, or one tasks.jsonl of it.")],
-    output: Annotated[Path, typer.Option(help="File for the demonstrations (JSONL).")],
+    output: Annotated[Path, typer.Option(help="A new file for the demonstrations (JSONL).")],
     mistake_rate: Annotated[
         float, typer.Option(min=0, max=1, help="Share of episodes that end in a mistake.")
     ] = 0.5,
@@ -155,12 +155,14 @@ def demonstrate(
     """Write whole episodes of training tasks, as examples of the form of replies."""
     from rich.progress import track
 
+    from assay_reward.or_debug.dataset.benchmark import must_be_no_file
     from assay_reward.or_debug.dataset.demonstrations import demonstrations
     from assay_reward.or_debug.dataset.tasks import save
     from assay_reward.or_debug.episode.episode import Episodes
     from assay_reward.or_debug.evaluate.evaluation import read_tasks
     from assay_shared.types import Role
 
+    must_be_no_file(output)
     shown = track(read_tasks(tasks, Role.TRAIN), description="playing", transient=True)
     played = Episodes(_SOLVE_TIMEOUT_S)
     rows = list(demonstrations(shown, played, mistake_rate=mistake_rate, seed=seed))

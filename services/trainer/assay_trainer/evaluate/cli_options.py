@@ -93,9 +93,9 @@ Concurrency = Annotated[int, typer.Option(min=1, max=1024, help="Requests at onc
 RequestTimeout = Annotated[
     float, typer.Option(min=1, max=3600, help="Seconds for each request to --server.")
 ]
-MaxFailed = Annotated[
-    int, typer.Option(min=1, help="Requests in a row without a score that end the command.")
-]
+_MAX_FAILED = "Requests in a row without a score that end the command; 32, and 8 first ones that \
+all fail alike, if not given."
+MaxFailed = Annotated[int | None, typer.Option(min=1, help=_MAX_FAILED)]
 QAPerOutcome = Annotated[
     list[str] | None, typer.Option(help="QA samples of each outcome: 10, or SET=6. Repeatable.")
 ]

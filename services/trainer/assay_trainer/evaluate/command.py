@@ -39,7 +39,7 @@ def evaluate(
     allow_train: cli.AllowTrain = False,
     concurrency: cli.Concurrency = 64,
     request_timeout: cli.RequestTimeout = 300.0,
-    max_failed: cli.MaxFailed = 32,
+    max_failed: cli.MaxFailed = None,
     qa_per_outcome: cli.QAPerOutcome = None,
 ) -> None:
     """Evaluate a policy, a server's model or stored answers on sets of tasks.

@@ -41,6 +41,8 @@ class EvaluationOrder:
     output: Path
     concurrency: int = 64
     max_failed: int = 32
+    #: First requests that all fail alike end it too, whatever `max_failed` is.
+    ends_alike: bool = True
     #: QA samples of each outcome, by set; the empty name stands for all others.
     qa_per_outcome: Mapping[str, int] | None = None
     #: The server whose /submit scores, in place of the reward service.
@@ -95,6 +97,7 @@ async def _play(
         reader=source.reader if by_likelihood else None,
         concurrency=order.concurrency,
         max_failed=order.max_failed,
+        ends_alike=order.ends_alike,
         on_progress=lambda progress: on_progress(opened.name, progress),
     ).play()
 

@@ -25,7 +25,7 @@ from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.evaluate.policy.places import PolicyPlace, find_policies
 from assay_trainer.evaluate.policy.services import check_rubrics, own_services, with_reward
 from assay_trainer.evaluate.policy.serving import ServeBy, served
-from assay_trainer.evaluate.reporting.report import headline, percent
+from assay_trainer.evaluate.reporting.report import headline, percent, tasks_counted
 from assay_trainer.evaluate.sets import (
     OpenSet,
     check_names,
@@ -33,13 +33,14 @@ from assay_trainer.evaluate.sets import (
     check_sets,
     open_sets,
 )
-from assay_trainer.evaluation.metrics.set_metrics import SetMetrics
+from assay_trainer.evaluation.metrics.set_metrics import SetMetrics, StratumMetrics
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedPolicy
 from assay_trainer.evaluation.records.folder import RECORD
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 
 #: Different reasons of samples without a score that are shown.
 _MOST_FAILURES_TOLD = 3
+_MAX_FAILED = 32
 #: The results of a run's checkpoints.
 _STEPS = "steps.json"
 
@@ -66,7 +67,8 @@ class EvaluationJob:
     concurrency: int = 64
     #: Seconds for each request to the server.
     request_timeout: float = 300.0
-    max_failed: int = 32
+    #: Null: 32, and first requests that all fail alike end the command too.
+    max_failed: int | None = None
     qa_per_outcome: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
@@ -234,7 +236,8 @@ def _run(
         sets=sets,
         output=output,
         concurrency=job.concurrency,
-        max_failed=job.max_failed,
+        max_failed=job.max_failed or _MAX_FAILED,
+        ends_alike=job.max_failed is None,
         qa_per_outcome=job.qa_per_outcome,
         submit=job.submit,
     )
@@ -266,13 +269,19 @@ def _run(
         return asyncio.run(evaluate(order, opening, settings, show))
 
 
+def _tasks(found: StratumMetrics) -> str:
+    counted, lost = tasks_counted(found), found.num_failed
+    some = f"{counted} tasks"
+    if counted < found.num_tasks:
+        some = f"{counted} scored tasks ({found.num_tasks} in all)"
+    return some + (f", {lost} samples without a score" if lost else "")
+
+
 def _shown(found: Mapping[str, SetMetrics], console: Console) -> bool:
     """Print a line for each set; return True if every sample has a score."""
     for name, one in found.items():
-        lost = one.overall.num_failed
-        left = f", {lost} without a score" if lost else ""
         console.print(
-            f"{name}: {percent(headline(one.overall))} of {one.overall.num_tasks} tasks{left}",
+            f"{name}: {percent(headline(one.overall))} of {_tasks(one.overall)}",
             highlight=False,
             markup=False,
         )

@@ -11,7 +11,7 @@ from assay_trainer.evaluation.records.evaluation_record import (
     EvaluatedSet,
     EvaluationRecord,
 )
-from assay_trainer.evaluation.records.folder import EvaluationFolder
+from assay_trainer.evaluation.records.folder import EvaluationFolder, readable
 from assay_trainer.evaluation.records.protocol import Protocol
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
@@ -97,14 +97,18 @@ class EvaluationStore:
             self.folder.replace_samples(name, good)
         return found
 
-    def add_samples(self, name: str, samples: Sequence[SampleRecord], scorer: str) -> None:
-        """Append samples of a set.
+    def add_samples(
+        self, name: str, samples: Sequence[SampleRecord], scorer: str
+    ) -> list[SampleRecord]:
+        """Append samples of a set and return them; an unreadable one becomes a failure.
 
         Raises:
             Conflict: a rubric computes something else than for the samples before.
         """
         self._note_scorer(name, scorer)
-        self.folder.append_samples(name, samples)
+        stored = [readable(one) for one in samples]
+        self.folder.append_samples(name, stored)
+        return stored
 
     def add_time(self, name: str, played_s: float, *, now: bool = False) -> None:
         """Set the seconds in which a set was played; the file follows every ten seconds."""

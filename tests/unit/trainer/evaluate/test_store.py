@@ -106,3 +106,24 @@ def test_an_edited_file_of_tasks_is_refused(tmp_path: Path) -> None:
 
 def read_facts(path: Path) -> EvaluatedSet:
     return EvaluationFolder(path).read_record().sets[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"option_logprobs": {"A": -1.0, "B": float("nan")}}, "option_logprobs.B: Input should be"),
+        ({"reward": float("-inf")}, "reward: Input should be a finite number"),
+        ({"components": {"likelihood": 0.0}}, "the outcome is accepted, and the component"),
+        ({"measures": {"tries": 10**5000}}, "cannot be stored: "),
+    ],
+)
+def test_a_sample_that_could_not_be_read_back_is_stored_as_a_failure(
+    tmp_path: Path, values: dict[str, object], reason: str
+) -> None:
+    store = begin(tmp_path, [a_set("a", 1)])
+
+    (found,) = store.add_samples("a", [sample("t0").model_copy(update=values)], "")
+
+    assert found.failure is not None
+    assert reason in found.failure.message
+    assert begin(tmp_path, [a_set("a", 1)]).usable_samples("a") == {"t0": {}}

@@ -1,7 +1,7 @@
 """A version of the policy: loaded from a checkpoint folder and checked before serving."""
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from assay_shared.types import LogprobProbe, PolicyVersion
 _LOADING = threading.Lock()
 #: Models whose attention takes no positions from a cache.
 _ALIBI = frozenset({"bloom", "mpt"})
+#: Of the tensors that an error names.
+_MOST_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,12 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Loa
             local_files_only=True,
             use_safetensors=True,
             dtype="auto",
+            ignore_mismatched_sizes=True,  # they are in the report
             output_loading_info=True,
         )
+    check_report(folder, report)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     network.to(device)  # type: ignore[arg-type]  # its wrapper hides the signature
-    wrong = {kind: sorted(map(str, keys)) for kind, keys in report.items() if keys}
-    if wrong:
-        raise WeightsRefused(f"{folder} does not fit its own config.json: {wrong!s:.500}")
     check_attention(folder, network.config)
     if hasattr(network.config, "output_router_logits"):
         network.config.output_router_logits = False  # for a loss alone, which takes other masks
@@ -80,6 +81,39 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Loa
     )
     vocabulary.check_usable(folder)
     return LoadedModel(network.eval(), vocabulary, policy, folder)
+
+
+def check_report(folder: Path, report: Mapping[str, Collection[object]]) -> None:
+    """Check that a network took all tensors of a folder, and has no others.
+
+    Args:
+        report: of `from_pretrained`: names by what is wrong with them, such as `missing_keys`, and
+            of a mismatch the shapes too.
+
+    Raises:
+        WeightsRefused: one is missing, unexpected or of another shape; names the first of each.
+    """
+    told = [
+        f"{kind.removesuffix('_keys')}: {_some(sorted(map(_tensor, keys)))}"
+        for kind, keys in report.items()
+        if keys
+    ]
+    if told:
+        raise WeightsRefused(f"{folder} does not fit its own config.json: {'; '.join(told)}")
+
+
+def _tensor(told: object) -> str:
+    """Return a tensor's name; of a mismatch, its shape and the expected one."""
+    if not isinstance(told, tuple) or len(told) != 3:
+        return str(told)
+    name, found, expected = told
+    return f"{name} has the shape {[*found]}, and config.json expects {[*expected]}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    rest = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def check_attention(folder: Path, config: PreTrainedConfig) -> None:

@@ -41,6 +41,12 @@ def must_be_new(output: Path) -> None:
         raise InvalidInput("the folder is not empty", field="output", hint="choose a new one")
 
 
+def must_be_no_file(output: Path) -> None:
+    """Raise InvalidInput for a file or folder that exists."""
+    if output.exists():
+        raise InvalidInput(f"{output} exists", field="output", hint="choose a new file")
+
+
 def write_cell(
     folder: Path, instances: Sequence[Instance], played: Iterable[Task]
 ) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 from assay_reward.or_debug.evaluate.evaluation import cell_of
 from assay_reward.or_debug.evaluate.summary import EvaluationSummary
 from assay_shared.errors import DatasetError, NotFound
-from assay_shared.runs.run_folder import write_json
+from assay_shared.runs.run_folder import must_exist, write_json
 from assay_shared.settings.validation import message_in_row
 from assay_shared.text.strict_json import read_strict_json
 from assay_shared.types import Role, SamplingParams, Task, Wire
@@ -79,10 +79,11 @@ def read_evaluation_file(folder: Path) -> EvaluationFile:
     """Return the content of a folder's evaluation.json.
 
     Raises:
-        NotFound: the folder is not an evaluation.
+        NotFound: there is no such folder, or it is not an evaluation.
         DatasetError: the file cannot be used; names its field.
     """
     path = folder / EVALUATION
+    must_exist(folder)
     if not path.is_file() or not (folder / EPISODES).is_file():
         raise NotFound(
             f"{folder} is not an evaluation", hint="assay or-debug evaluate writes such folders"

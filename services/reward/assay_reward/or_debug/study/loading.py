@@ -16,7 +16,7 @@ from assay_reward.or_debug.study.checked_episodes import (
 )
 from assay_reward.or_debug.study.study_file import StudiedPolicy, StudyFile
 from assay_shared.errors import DatasetError
-from assay_shared.runs.run_folder import RunFolder
+from assay_shared.runs.run_folder import RunFolder, must_exist
 
 #: Options of an evaluation in which all policies of a study must agree.
 _SAME = ("tasks", "samples", "max_turns", "sampling")
@@ -76,7 +76,7 @@ def load_study(file: StudyFile) -> StudyResults:
     """Return the results that a study's file names.
 
     Raises:
-        NotFound: a folder is not an evaluation, or not a run.
+        NotFound: a folder does not exist, or is not an evaluation, or not a run.
         DatasetError: an evaluation's files cannot be right, two evaluations cannot be compared, or
             the start's has no baselines.
     """
@@ -123,9 +123,10 @@ def read_training(folder: Path) -> TrainingFacts:
     A run without a step has none: GRPO ends early where no group has signal.
 
     Raises:
-        NotFound: the folder is not a run.
+        NotFound: there is no such folder, or it is not a run.
         DatasetError: the run has no GRPO.
     """
+    must_exist(folder)
     steps: dict[int, dict[str, Any]] = {}
     has_grpo = False
     for event in RunFolder.open(folder).read_events():

@@ -15,7 +15,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 def write_report(report: AblationReport, folder: AblationFolder) -> None:
     """Write the three files."""
     environment = templates_in(_TEMPLATES)
-    environment.filters |= {"cell": _cell}
+    environment.filters |= {"cell": markdown.cell}
     common = {"report": report, "words": words}
     text = environment.get_template("ablation.md.j2").render(common)
     write_atomically(folder.path / "report.md", text)
@@ -24,11 +24,6 @@ def write_report(report: AblationReport, folder: AblationFolder) -> None:
     )
     write_atomically(folder.path / "report.html", page)
     write_atomically(folder.report, report.model_dump_json(indent=1) + "\n")
-
-
-def _cell(text: object) -> str:
-    """Return a text that does not end a cell of a Markdown table."""
-    return markdown.visible(str(text)).replace("|", "\\|").replace("\n", " ")
 
 
 def _pictures(report: AblationReport) -> dict[str, str]:

@@ -61,7 +61,7 @@ def write_comparison(data: ComparisonData, arms: Sequence[ComparedArm], folder: 
     write_atomically(folder / TASKS, "".join(f"{line}\n" for line in _task_lines(data, arms)))
     write_atomically(folder / _SUMMARY, markdown.visible(summary_of(data)))
     environment = templates_in(_TEMPLATES)
-    environment.filters |= {"code": markdown.code, "cell": _cell}
+    environment.filters |= {"code": markdown.code, "cell": markdown.cell}
     common = {"data": data, "words": words, "sections": _sections, "state": RuleState}
     common |= {"sentence": lambda arm: verdict_sentence(data, arm)}
     table = environment.get_template("comparison_table.md.j2").render(common)
@@ -73,11 +73,6 @@ def write_comparison(data: ComparisonData, arms: Sequence[ComparedArm], folder: 
     # Validated again: rows were changed by copies, and a number must be finite here.
     checked = ComparisonData.model_validate(data.model_dump())
     write_atomically(folder / DATA, checked.model_dump_json(indent=1) + "\n")
-
-
-def _cell(text: str) -> str:
-    """Return a text that does not end a cell of a Markdown table."""
-    return markdown.visible(text).replace("|", "\\|").replace("\n", " ")
 
 
 def _sections(rows: Sequence[ComparedRow]) -> dict[str, list[ComparedRow]]:

@@ -17,6 +17,7 @@ from pydantic import (
 from assay_shared.errors import DatasetError, InvalidInput
 from assay_shared.interfaces import Generator
 from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import (
     Completion,
     FinishReason,
@@ -94,11 +95,20 @@ def read_answers(path: Path) -> dict[tuple[str | None, str], list[StoredAnswer]]
         DatasetError: a line cannot be used; names file, line and field.
     """
     found: dict[tuple[str | None, str], list[StoredAnswer]] = {}
-    for answer in read_json_lines(path, StoredAnswer.model_validate):
+    for answer in read_json_lines(path, _stored_answer):
         found.setdefault((answer.set, answer.task_id), []).append(answer)
     if not found:
         raise DatasetError(f"{path} has no answers")
     return found
+
+
+def _stored_answer(row: object) -> StoredAnswer:
+    answer = StoredAnswer.model_validate(row)
+    half = find_half_character(row)
+    if half is not None:
+        name = ".".join(map(str, half)).encode(errors="backslashreplace").decode()
+        raise DatasetError("must be Unicode text without lone surrogates", field=name)
+    return answer
 
 
 def answers_to(

@@ -6,8 +6,7 @@ chat, the reply is "Answer: A", or the text.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 from pydantic import JsonValue
 
@@ -17,6 +16,7 @@ from assay_shared.errors import AssayError, InvalidInput, Unreachable, to_failur
 from assay_shared.runtime.gather import gather
 from assay_shared.types import LogprobsRequest, Message, PolicyVersion, PromptFormat, Status, Task
 from assay_trainer.data.importers.choices import INSTRUCTION
+from assay_trainer.evaluate.answers.echoes import echoed_logprobs, sum_of_logprobs
 from assay_trainer.evaluate.answers.server import OpenAIServer
 from assay_trainer.evaluate.sets import asked
 from assay_trainer.evaluation.records import protocol as protocols
@@ -62,8 +62,7 @@ class ServiceReader:
                 "is measured",
                 service="inference",
             )
-        read = [one for one in found.logprobs[found.continues_at :] if one is not None]
-        return sum(read), len(read)
+        return sum_of_logprobs(found.logprobs[found.continues_at :], "inference")
 
 
 @dataclass(frozen=True)
@@ -91,34 +90,7 @@ class ServerReader:
                 "logprobs": 1,
             },
         )
-        return echoed_logprobs(reply, len(option.prompt), len(option.prompt + option.continuation))
-
-
-def echoed_logprobs(reply: dict[str, Any], start: int, end: int) -> tuple[float, int]:
-    """Return the log-probabilities of the tokens between two characters of an echoed prompt.
-
-    Raises:
-        InvalidInput: the server does not tell them.
-    """
-    try:
-        told = reply["choices"][0]["logprobs"]
-        offsets, logprobs = told["text_offset"], told["token_logprobs"]
-        # A token counts as the option's if its last character is: it may begin with the space.
-        ends = [*(after for _, after in pairwise(offsets)), end]
-        read = [
-            float(logprob)
-            for first, last, logprob in zip(offsets, ends, logprobs, strict=True)
-            if first < end and last > start and logprob is not None
-        ]
-    except (KeyError, IndexError, TypeError, ValueError):
-        read = []
-    if not read:
-        raise InvalidInput(
-            "the server tells no log-probabilities of a prompt, which likelihood needs",
-            field="protocol.kind",
-            hint="vLLM and Assay do, by `echo` of /completions; or sample the answers",
-        )
-    return sum(read), len(read)
+        return echoed_logprobs(reply, option.prompt, option.continuation)
 
 
 def option_texts(task: Task, protocol: protocols.Protocol) -> dict[str, OptionText]:

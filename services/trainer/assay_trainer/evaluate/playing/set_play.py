@@ -1,5 +1,6 @@
 """Playing a set: a number of its units at once, each stored as soon as it is scored."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ from assay_trainer.evaluate.store import EvaluationStore
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
-#: If this number of first requests fail by the same error that no retry helps, all would.
+#: If this number of first requests fail by the same error that no retry helps, all would, unless
+#: one in flight has an answer.
 _FIRST_REQUESTS = 8
 #: Some work of a set; it returns once its samples are stored.
 Work = Callable[[], Awaitable[None]]
@@ -50,6 +52,8 @@ class SetPlay:
     #: is a request; else each unit is.
     max_failed: int
     on_progress: Callable[[SetProgress], None]
+    #: First requests that all fail alike end the command too.
+    ends_alike: bool = True
     progress: SetProgress = field(init=False)
     _failed_in_a_row: int = 0
     #: The tasks of these requests.
@@ -57,26 +61,34 @@ class SetPlay:
     #: The failure of every request so far, if it is the same and a retry cannot help.
     _same_failure: Failure | None = None
     _has_other: bool = False
+    #: Works that have begun and not ended.
+    _num_in_flight: int = 0
+    #: Set for a moment when requests have come back: wakes all that wait.
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def play(self) -> None:
         """Play what is missing, and store the seconds that it took.
 
         Raises:
             BudgetExceeded: `max_failed` requests in a row have no score: something is down.
+            InvalidInput: the first requests all failed alike, by an error that no retry helps.
             OSError: samples could not be stored.
         """
         name = self.opened.name
         stored = self.store.usable_samples(name)
         self.progress = SetProgress(len(self.opened.tasks))
-        self._has_other = any(stored.values())
+        self._has_other = any(stored.values()) or not self.ends_alike
         before, started = self.store.facts(name).played_s, time.monotonic()
         works = self._works(stored)
         self.on_progress(self.progress)  # its clock runs before the first answer comes
 
         async def work_on() -> None:
             for work in works:
+                self._num_in_flight += 1
                 await work()
+                self._num_in_flight -= 1
                 self.store.add_time(name, before + time.monotonic() - started)
+                await self._refuse_same()
 
         try:
             await gather(work_on() for _ in range(self.concurrency))
@@ -128,7 +140,7 @@ class SetPlay:
             assert self.player is not None
             while (unit := next_of_budget(task, place, known, self.protocol)) is not None:
                 (sample,), scorer = await self.player.play(unit)
-                self._add([sample], scorer)
+                (sample,) = self._add([sample], scorer)
                 if sample.failure is not None:
                     break
                 known.append(sample)
@@ -148,8 +160,13 @@ class SetPlay:
         self.progress.num_done += 1
         self.on_progress(self.progress)
 
-    def _add(self, samples: list[SampleRecord], scorer: str) -> None:
-        self.store.add_samples(self.opened.name, samples, scorer)
+    def _add(self, samples: list[SampleRecord], scorer: str) -> list[SampleRecord]:
+        """Store samples and return them as stored.
+
+        Raises:
+            BudgetExceeded: `max_failed` requests in a row have no score.
+        """
+        samples = self.store.add_samples(self.opened.name, samples, scorer)
         failures = [one.failure for one in samples if one.failure is not None]
         self.progress.num_samples += len(samples)
         self.progress.num_failed += len(failures)
@@ -159,17 +176,19 @@ class SetPlay:
         if len(failures) < len(samples) or not samples:
             self._failed_in_a_row, self._has_other = 0, True
             self._failed_tasks.clear()
-            return
+            self._tell()
+            return samples
         asks_each = self.player is not None and self.player.answering.asks_each
         self._failed_in_a_row += len(failures) if asks_each else 1
         self._failed_tasks.update(one.task_id for one in samples)
-        self._refuse_same(failures)
-        if self._is_down(self.max_failed):
+        self._note_same(failures)
+        if not self._do_fail_alike and self._is_down(self.max_failed):
             raise BudgetExceeded(
                 f"{self._failed_in_a_row} requests in a row have no score: "
                 f"{failures[-1].service}: {failures[-1].message}",
                 hint="the same command resumes",
             )
+        return samples
 
     def _is_down(self, most: int) -> bool:
         """Return True if `most` requests in a row have failed, and not of one task alone.
@@ -178,21 +197,38 @@ class SetPlay:
         """
         return self._failed_in_a_row >= most and len(self._failed_tasks) >= min(2, most)
 
-    def _refuse_same(self, failures: list[Failure]) -> None:
-        """End a set whose first requests all failed alike, by an error that no retry helps.
+    def _tell(self) -> None:
+        self._news.set()
+        self._news.clear()
 
-        Raises:
-            InvalidInput: at least eight requests have failed, and none did otherwise.
-        """
+    def _note_same(self, failures: list[Failure]) -> None:
         same = self._same_failure or failures[0]
         self._has_other |= any(
             one.retryable or (one.service, one.message) != (same.service, same.message)
             for one in failures
         )
         self._same_failure = same
-        if not self._has_other and self._is_down(_FIRST_REQUESTS):
+
+    @property
+    def _do_fail_alike(self) -> bool:
+        """True if enough first requests have failed by one error, and none did otherwise."""
+        return not self._has_other and self._is_down(_FIRST_REQUESTS)
+
+    async def _refuse_same(self) -> None:
+        """End a set whose first requests all fail alike, by an error that no retry helps.
+
+        Nothing else is asked for until those in flight have come back: one may have an answer.
+
+        Raises:
+            InvalidInput: at least eight requests have failed, and none did otherwise.
+        """
+        self._tell()
+        while self._do_fail_alike and self._num_in_flight:
+            await self._news.wait()
+        if self._do_fail_alike and self._same_failure is not None:
             raise InvalidInput(
                 f"the first {self._failed_in_a_row} requests of {self.opened.name} failed alike: "
-                f"{same.service}: {same.message}",
-                hint="once it is corrected, the same command resumes",
+                f"{self._same_failure.service}: {self._same_failure.message}",
+                hint="once it is corrected, the same command resumes; with --max-failed, that "
+                "number alone decides",
             )

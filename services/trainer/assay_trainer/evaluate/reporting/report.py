@@ -23,13 +23,19 @@ _MISSING = "-"
 def write_report(stored: StoredEvaluation, metrics: Mapping[str, SetMetrics]) -> None:
     """Write report.md and report.html into the evaluation's folder."""
     environment = templates_in(_TEMPLATES)
-    environment.filters |= {"code": markdown.code, "percent": percent, "number": number}
+    environment.filters |= {
+        "code": markdown.code,
+        "cell": markdown.cell,
+        "percent": percent,
+        "number": number,
+    }
     values = {
         "record": stored.record,
         "sets": stored.sets,
         "metrics": metrics,
         "rows": {name: dict(rows_of(one.overall)) for name, one in metrics.items()},
         "headline": headline,
+        "tasks_told": tasks_told,
         "pictures": {
             name: picture_url(drawn)
             for name, one in metrics.items()
@@ -48,6 +54,19 @@ def headline(found: StratumMetrics) -> StoredEstimate | None:
         if one is not None:
             return one
     return found.accepted_at_1
+
+
+def tasks_counted(found: StratumMetrics) -> int:
+    """Return the number of tasks in the headline."""
+    if found.num_budget_tasks is not None:
+        return found.num_budget_tasks
+    return found.num_scored_tasks
+
+
+def tasks_told(found: StratumMetrics) -> str:
+    """Return the number of tasks for people; if some are not in the headline, both numbers."""
+    counted = tasks_counted(found)
+    return f"{counted} of {found.num_tasks}" if counted < found.num_tasks else str(counted)
 
 
 def percent(one: StoredEstimate | None) -> str:

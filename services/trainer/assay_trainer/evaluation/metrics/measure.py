@@ -135,7 +135,10 @@ class _Measured:
         if kind is ProtocolKind.BUDGET:
             assert self._protocol.budget_tokens is not None
             budget = self._protocol.budget_tokens
-            return {"solved_in_budget": shares.solved_within(groups, budget, confidence)}
+            return {
+                "solved_in_budget": shares.solved_within(groups, budget, confidence),
+                "num_budget_tasks": sum(shares.tokens_to_solve(one) is not None for one in groups),
+            }
         if kind is not ProtocolKind.LIKELIHOOD:
             return {}
         pairs = [

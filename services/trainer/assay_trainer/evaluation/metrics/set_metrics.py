@@ -115,6 +115,8 @@ class StratumMetrics(Wire):
     majority: StoredEstimate | None = None
     #: Of `budget`: share of tasks solved within the budget.
     solved_in_budget: StoredEstimate | None = None
+    #: Of `budget`: the tasks of that share; those with a failed sample are left out.
+    num_budget_tasks: int | None = None
     #: Of `repair`; accepted_at_1 and pass_at are then of the first program.
     repair: RepairMetrics | None = None
     #: Of `likelihood`: share of right options by sum and by mean of their tokens.

@@ -20,7 +20,8 @@ from pydantic import BaseModel, ValidationError
 
 from assay_shared.errors import DatasetError, NotFound
 from assay_shared.runs.json_lines import read_json_lines
-from assay_shared.runs.run_folder import append_line, whole_lines, write_atomically
+from assay_shared.runs.run_folder import append_line, must_exist, whole_lines, write_atomically
+from assay_shared.types import Failure, FailureClass
 from assay_trainer.evaluation.records.consistency import (
     check_complete,
     check_digest,
@@ -83,6 +84,42 @@ def read_evaluation(path: Path) -> StoredEvaluation:
     return StoredEvaluation(path, record, sets)
 
 
+def readable(sample: SampleRecord) -> SampleRecord:
+    """Return a sample as its line will be read, or a failure in the place of a bad one.
+
+    Numbers of servers may be NaN, or contradict each other: the folder could not be read again.
+    """
+    where = f"sample {sample.index} of {sample.task_id!r}"
+    try:
+        found = SampleRecord.model_validate(json.loads(_json(sample)))
+        check_sample(found, None, where)
+        check_outcome(found, where)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except DatasetError as error:
+        reason = error.message.removeprefix(f"{where}: ")
+    except (ValueError, OverflowError) as error:  # a whole number of hundreds of digits
+        reason = str(error)
+    else:
+        return found
+    failure = Failure(
+        failure_class=FailureClass.INTERNAL,
+        service="trainer",
+        message=f"the sample cannot be stored: {reason}",
+        retryable=False,
+    )
+    return SampleRecord(
+        task_id=sample.task_id,
+        index=sample.index,
+        text="",
+        num_tokens=None,
+        truncated=False,
+        outcome=None,
+        failure=failure,
+    )
+
+
 class EvaluationFolder:
     """The files of an evaluation."""
 
@@ -113,11 +150,12 @@ class EvaluationFolder:
         """Return the record.
 
         Raises:
-            NotFound: the folder has none.
+            NotFound: there is no such folder, or it has none.
             DatasetError: the record cannot be read, is of another form, or has the digest of
                 another protocol.
         """
         path = self.path / RECORD
+        must_exist(self.path)
         try:
             text = path.read_bytes()
             record = EvaluationRecord.model_validate_json(text)

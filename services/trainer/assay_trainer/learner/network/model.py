@@ -139,7 +139,9 @@ def _check_tensors(
     Raises:
         InvalidInput: one was; names some of them.
     """
-    wrong = {kind.removesuffix("_keys"): sorted(map(str, keys)) for kind, keys in report.items()}
+    wrong = {
+        kind.removesuffix("_keys"): sorted(map(_tensor, keys)) for kind, keys in report.items()
+    }
     kinds = set(map(_of_any_layer, own))
     wrong["unexpected"] = [
         one for one in wrong.get("unexpected", ()) if _of_any_layer(one) in kinds
@@ -170,6 +172,14 @@ def _check_finite(folder: Path, model: PreTrainedModel) -> None:
             f"the weights in {folder} have NaN or infinite values: {_some(wrong)}",
             hint="take a checkpoint from before the training diverged, or download it again",
         )
+
+
+def _tensor(told: object) -> str:
+    """Return a tensor's name; of a mismatch, its shape and the expected one."""
+    if not isinstance(told, tuple) or len(told) != 3:
+        return str(told)
+    name, found, expected = told
+    return f"{name} has the shape {[*found]}, and config.json expects {[*expected]}"
 
 
 def _some(names: Sequence[str]) -> str:

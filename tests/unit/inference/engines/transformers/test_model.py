@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
@@ -79,3 +80,20 @@ async def test_layers_that_read_a_part_of_the_context_are_refused(
             await engine.load(update_of(folder, version(folder)))
     finally:
         await engine.close()
+
+
+async def test_a_tensor_of_another_shape_is_named_with_both_shapes(tmp_path: Path) -> None:
+    folder = publish_random(tmp_path / "model", Qwen2Config)
+    file, name = folder / "model.safetensors", "model.layers.0.mlp.gate_proj.weight"
+    tensors = load_file(file)
+    expected = [*tensors[name].shape]
+    save_file(tensors | {name: torch.ones(3, 5)}, file, metadata={"format": "pt"})
+    engine = make_engine()
+    try:
+        with pytest.raises(WeightsRefused) as refused:
+            await engine.load(update_of(folder, version(folder)))
+    finally:
+        await engine.close()
+    told = f"{name} has the shape [3, 5], and config.json expects {expected}"
+    assert told in refused.value.message
+    assert "ignore_mismatched_sizes" not in refused.value.message

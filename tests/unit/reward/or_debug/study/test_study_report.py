@@ -111,7 +111,8 @@ def test_goals_are_decided_by_intervals(evaluated: Path, tmp_path: Path) -> None
     ("compared", "changes", "message"),
     [
         ("elsewhere", {}, "final and SFT cannot be compared: their tasks differ"),
-        ("nowhere", {}, "is not an evaluation"),
+        ("nowhere", {}, "nowhere does not exist"),
+        (".", {}, "is not an evaluation"),
         ("start", {}, "policies SFT and final have the same evaluation"),
         ("final", {"final": "third"}, "there is no policy 'third'"),
         ("final", {"goals": [{"metric": "rr@77", "at_least": 1}]}, "no episode of final has it"),

@@ -67,6 +67,14 @@ def test_a_row_that_cannot_be_meant_is_refused_by_its_line(
         read_answers(file)
 
 
+def test_half_of_a_surrogate_pair_is_refused_by_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"task_id": "a", "text": "one"}\n{"task_id": "b", "text": "half \\ud83d"}\n')
+
+    with pytest.raises(DatasetError, match=r"text: .*a.jsonl:2: must be Unicode text"):
+        read_answers(file)
+
+
 async def test_a_chat_template_gets_its_arguments_and_a_raw_prompt_none() -> None:
     inner = FakeGenerator(["x"])
     templated = Templated(inner, {"enable_thinking": False})

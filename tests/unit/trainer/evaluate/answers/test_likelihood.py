@@ -1,13 +1,10 @@
 """What is read for each option, and what is made of it."""
 
-import pytest
-
-from assay_shared.errors import InvalidInput, Unreachable
+from assay_shared.errors import Unreachable
 from assay_shared.types import Role, Status
 from assay_trainer.data.importers.choices import choice_example
 from assay_trainer.evaluate.answers.likelihood import (
     OptionText,
-    echoed_logprobs,
     option_texts,
     read_task,
 )
@@ -73,14 +70,3 @@ async def test_an_option_that_is_not_read_leaves_the_task_without_a_score() -> N
     found = await read_task(TASK, likelihood(), Table({" A": (-1.0, 1)}))
     assert found.outcome is None
     assert found.failure is not None
-
-
-def test_an_echo_tells_the_tokens_of_the_option_alone() -> None:
-    told = {
-        "text_offset": [0, 4, 6, 9],
-        "token_logprobs": [None, -1.0, -2.0, -4.0],
-    }
-    # "What|: |sky| more": the option has characters 6 to 9; the last token was sampled.
-    assert echoed_logprobs({"choices": [{"logprobs": told}]}, 6, 9) == (-2.0, 1)
-    with pytest.raises(InvalidInput, match="tells no log-probabilities of a prompt"):
-        echoed_logprobs({"choices": [{"logprobs": None}]}, 6, 9)

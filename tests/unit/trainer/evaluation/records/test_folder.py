@@ -129,8 +129,10 @@ def test_texts_with_lone_surrogates_are_kept(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_named_with_its_line_and_field(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="is not an evaluation: it has no evaluation.json"):
+    with pytest.raises(NotFound, match="none does not exist"):
         read_evaluation(tmp_path / "none")
+    with pytest.raises(NotFound, match="is not an evaluation: it has no evaluation.json"):
+        read_evaluation(tmp_path)
     folder = written(tmp_path)
     folder.append_samples("sums", [sample("a")])
     whole = folder.samples("sums").read_text()
