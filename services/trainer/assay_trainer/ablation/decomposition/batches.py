@@ -20,6 +20,11 @@ class StoredBatch:
     policy: PolicyVersion
     groups: tuple[ScoredGroup, ...]
 
+    @property
+    def has_signal(self) -> bool:
+        """Return True if the rewards of a group differ."""
+        return any(len(_values(one)) > 1 for one in self.groups)
+
 
 def stored_batches(run: RunFolder, most: int) -> list[StoredBatch]:
     """Return the first steps with trained groups, without steps replaced by a resume.
@@ -79,11 +84,15 @@ def with_rewards(batch: StoredBatch, change: Rewards, every: int = 1) -> StoredB
     """
     groups, number = list(batch.groups), 0
     for place, scored in enumerate(groups):
-        values = {one.value for one in scored.rewards if isinstance(one, Scored)}
+        values = _values(scored)
         if (len(values) > 1 and number % every == 0) or every == 1:
             groups[place] = _changed(scored, change)
         number += len(values) > 1
     return replace(batch, groups=tuple(groups))
+
+
+def _values(scored: ScoredGroup) -> set[float]:
+    return {one.value for one in scored.rewards if isinstance(one, Scored)}
 
 
 def _changed(scored: ScoredGroup, change: Rewards) -> ScoredGroup:

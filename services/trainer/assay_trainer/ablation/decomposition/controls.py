@@ -69,19 +69,22 @@ _CLIPS = {"grpo.clip_low": 0.2, "grpo.clip_high": 0.28}
 _OTHER_CLIPS = {"grpo.clip_low": 0.1, "grpo.clip_high": 0.14}
 
 
-def run_controls(config: RunConfig, runs: Sequence[RunFolder], ranks: Ranks) -> PlantedChanges:
+def run_controls(
+    config: RunConfig, runs: Sequence[RunFolder], most: int, ranks: Ranks
+) -> PlantedChanges:
     """Return the verdict of the checks on each planted change.
 
-    They take the first stored batch of all runs.
+    They take the first stored batch of all runs with signal.
 
     Args:
         config: of one of the runs; they differ in their seeds alone.
+        most: the first batches of each run to look for signal in.
 
     Raises:
         DatasetError: a run's rollouts cannot be read.
     """
-    stored = ((run, batch) for run in runs for batch in stored_batches(run, 1))
-    run, batch = next(stored, (runs[0], None))
+    stored = ((run, batch) for run in runs for batch in stored_batches(run, most))
+    run, batch = next((one for one in stored if one[1].has_signal), (runs[0], None))
     if batch is None:
         return PlantedChanges(run=run.path.name, controls=[])
     settings = Settings(start_of(run), ranks)

@@ -122,7 +122,7 @@ def _compared_batches(
         old, new = settings.of(pair.old), settings.of(pair.new)
         parts_of_run = _along(old, new, stored_batches(run, most), on_batch)
         found += [one.model_copy(update={"run": run.path.name}) for one in parts_of_run]
-        if found and gradient_verdict(found, changed).is_compared:
+        if gradient_verdict(found, changed) in (SwitchVerdict.ACTS, SwitchVerdict.WEAK):
             break
     return found
 
@@ -184,6 +184,7 @@ def _parts(
         change_scale=change.scale,
         change_direction=change.direction,
         noise=parts(base.gradient_W, again.gradient_W).difference,
+        is_empty=not (base.gradient_W.any() or other.gradient_W.any()),
     )
 
 

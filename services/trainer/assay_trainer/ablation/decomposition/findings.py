@@ -54,6 +54,8 @@ class BatchParts(FrozenFinding):
     change_direction: float
     #: `difference` of the old settings computed twice: the noise of the computation.
     noise: float
+    #: True without a gradient under both settings, as of groups without signal: it tells nothing.
+    is_empty: bool = False
 
 
 class SamplerFinding(FrozenFinding):

@@ -54,7 +54,7 @@ def _write(path: Path, kind: str, names: list[str], seed: int, ranks: "Ranks") -
     own = [folder.run(names[-1], one) for one in (seed, *plan.config.seeds)]
     runs = [RunFolder.open(one) for one in dict.fromkeys(own) if is_finished(one)]
     if kind == "controls":
-        controls = run_controls(configs[0], runs, ranks)
+        controls = run_controls(configs[0], runs, plan.config.decomposition.batches, ranks)
         write_atomically(folder.controls, controls.model_dump_json(indent=1) + "\n")
         return
     pair = ArmPair(names[0], names[1], configs[0], configs[1])

@@ -35,6 +35,7 @@ STEP_SIZE = frozenset(
 
 def gradient_verdict(batches: Sequence[BatchParts], changed: Collection[str]) -> SwitchVerdict:
     """Return the verdict of the stored batches on the changed settings."""
+    batches = [one for one in batches if not one.is_empty]
     if not batches:
         return SwitchVerdict.UNKNOWN
     if all(one.difference <= _floor(one) for one in batches):
@@ -105,7 +106,7 @@ def _of_gradient(verdict: SwitchVerdict) -> str:
         SwitchVerdict.WEAK: "the gradients of the stored batches change by less than 1%",
         SwitchVerdict.SCALE_ONLY: "the gradients change in size alone: a learning rate in disguise",
         SwitchVerdict.NO_EFFECT: "the gradients of the stored batches are the same",
-        SwitchVerdict.UNKNOWN: "there is no stored batch to compare gradients on",
+        SwitchVerdict.UNKNOWN: "no stored batch has a gradient to compare",
     }.get(verdict, "")
 
 

@@ -15,6 +15,8 @@ from tests.support.policies import make_policy_folder
 
 STEPS = 3
 _REWARDS = ((1.0, 0.0, 0.5, 0.0), (0.0, 1.0, 1.0, 0.25), (0.0, 0.0, 1.0, 0.0))
+#: Groups without signal.
+FLAT = ((0.0,) * 4,) * 3
 
 
 def run_config(**grpo: Any) -> RunConfig:
@@ -45,10 +47,12 @@ def make_rollout(step: int, group: int, sample: int, *, equal: bool) -> Rollout:
     )
 
 
-def make_groups(step: int, *, equal: bool = False) -> list[ScoredGroup]:
+def make_groups(
+    step: int, *, equal: bool = False, rewards: tuple[tuple[float, ...], ...] = _REWARDS
+) -> list[ScoredGroup]:
     """The groups of a step; with `equal`, all answers have one length."""
     found = []
-    for number, values in enumerate(_REWARDS):
+    for number, values in enumerate(rewards):
         scored = make_scored_group(f"g{step}-{number}", *values)
         rollouts = tuple(make_rollout(step, number, at, equal=equal) for at in range(4))
         changes = {"prompt_token_ids": (11, 12, 13), "rollouts": rollouts}
@@ -81,14 +85,20 @@ def step_event(step: int, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def make_run(folder: Path, *, equal: bool = False, **event: Any) -> RunFolder:
+def make_run(
+    folder: Path,
+    *,
+    equal: bool = False,
+    rewards: tuple[tuple[float, ...], ...] = _REWARDS,
+    **event: Any,
+) -> RunFolder:
     """A run's folder with stored steps."""
     run = RunFolder.create(folder)
     write_json(run.config, {"config": run_config().model_dump(mode="json")})
     make_policy_folder(folder / "models" / "initial")
     for step in range(1, STEPS + 1):
         run.record("step", **step_event(step, **event))
-        for group in make_groups(step, equal=equal):
+        for group in make_groups(step, equal=equal, rewards=rewards):
             append_rollout(run.rollouts, group, step, 2**24)
     return run
 

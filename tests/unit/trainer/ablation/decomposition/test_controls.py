@@ -16,7 +16,7 @@ from assay_trainer.ablation.decomposition.gradients import StepEffect, parts
 from assay_trainer.ablation.decomposition.steps import step_effect
 from assay_trainer.ablation.decomposition.verdicts import reward_finding
 from assay_trainer.learner.ranks import Ranks
-from tests.unit.trainer.ablation.decomposition.conftest import run_config
+from tests.unit.trainer.ablation.decomposition.conftest import FLAT, make_run, run_config
 
 pytestmark = pytest.mark.slow  # policies are loaded several times
 CPU = Ranks(on_gpu=False)
@@ -24,7 +24,7 @@ ROOM = "assay_trainer.ablation.decomposition"
 
 
 def missed(run: RunFolder, **grpo: Any) -> list[str]:
-    found = run_controls(run_config(**grpo), [run], CPU)
+    found = run_controls(run_config(**grpo), [run], 1, CPU)
     assert found.work == (not [one for one in found.controls if not one.is_found])
     return [one.name for one in found.controls if not one.is_found]
 
@@ -127,13 +127,15 @@ def test_without_a_stored_batch_the_checks_do_not_work(
     stored_run: RunFolder, tmp_path: Any
 ) -> None:
     empty = RunFolder.create(tmp_path / "empty")
-    assert not run_controls(run_config(), [empty], CPU).work
+    assert not run_controls(run_config(), [empty], 1, CPU).work
 
 
 def test_a_seed_without_signal_leaves_the_checks_to_the_next_one(
     stored_run: RunFolder, tmp_path: Any
 ) -> None:
     empty = RunFolder.create(tmp_path / "empty")
-    found = run_controls(run_config(), [empty, stored_run], CPU)
+    flat = make_run(tmp_path / "flat", rewards=FLAT)
+    found = run_controls(run_config(), [empty, flat, stored_run], 1, CPU)
     assert found.work
     assert found.run == stored_run.path.name
+    assert not run_controls(run_config(), [flat], 3, CPU).controls

@@ -14,6 +14,7 @@ from assay_trainer.ablation.decomposition.verdicts import gradient_verdict
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.rollouts.rollout_log import append_discarded
 from tests.unit.trainer.ablation.decomposition.conftest import (
+    FLAT,
     STEPS,
     make_groups,
     make_run,
@@ -215,3 +216,16 @@ def test_batches_are_of_the_first_steps_that_have_groups(tmp_path: Path) -> None
     run.rollouts.write_text("".join(kept))
     assert [batch.step for batch in stored_batches(run, 1)] == [2]
     assert [batch.step for batch in stored_batches(run, 5)] == [2, 3]
+
+
+def test_batches_without_signal_tell_nothing_of_a_change_of_the_loss(
+    stored_run: RunFolder, tmp_path: Path
+) -> None:
+    """A term apart from rewards has a gradient there all the same."""
+    flat = make_run(tmp_path / "flat", rewards=FLAT)
+    arms = ({"average": "token"}, {"average": "sequence"})
+    one = found(flat, *arms)
+    assert one.verdict is SwitchVerdict.UNKNOWN
+    assert "no stored batch has a gradient" in one.reason
+    assert among([flat, stored_run], *arms).verdict is SwitchVerdict.ACTS
+    assert found(flat, {}, {"entropy_weight": 0.1}).verdict is SwitchVerdict.ACTS
