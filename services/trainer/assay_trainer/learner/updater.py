@@ -236,7 +236,7 @@ class Updater:
     def _training(self, packs: Sequence[Pack]) -> Training:
         """Return the sizes of an update by these packs."""
         return Training(
-            tokens=max((len(pack.token_ids_T) for pack in packs), default=0),
+            tokens=max((len(pack.token_ids_T) for pack in packs), default=1),
             num_cards=self._ranks.size if self._is_sharded else 1,
             on_gpu=self._device.type == "cuda",
             optimiser=self._config.optimiser,
