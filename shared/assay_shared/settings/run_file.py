@@ -17,6 +17,7 @@ from assay_shared.errors import ConfigError
 from assay_shared.settings.brief_validation import brief_validator, first_errors
 from assay_shared.settings.strict_yaml import RepeatedKey, read_strict_yaml
 from assay_shared.settings.validation import message_of
+from assay_shared.text.listing import some_of
 from assay_shared.types.described import Described
 
 #: The type of an error about a value that may be a secret: the message does not show it.
@@ -24,8 +25,6 @@ UNSHOWN = "unshown"
 #: Number of errors searched for an unknown key.
 _MOST_ERRORS = 1000
 _MOST_SHOWN = 200
-#: Keys that are named after the first wrong one.
-_MOST_OTHERS = 5
 _NO_HOME = "names a home folder that is not there; write the whole path"
 #: Endings of pydantic's names for errors about a value of another kind.
 _OTHER_KIND = ("_type", "literal_error")
@@ -205,10 +204,8 @@ def _others(values: object, errors: list[dict[str, Any]], first: dict[str, Any])
     )
     if not keys:
         return []
-    shown = ", ".join(list(keys)[:_MOST_OTHERS])
-    more = f" and {len(keys) - _MOST_OTHERS} more" if len(keys) > _MOST_OTHERS else ""
     word = "missing" if first["type"] == "missing" else "unknown"
-    return [f"also {word}: {shown}{more}"]
+    return [f"also {word}: {some_of(list(keys))}"]
 
 
 def _most_telling(values: object, errors: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A version of the policy: loaded from a checkpoint folder and checked before serving."""
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +18,14 @@ from assay_inference.weights.attest import Arithmetic, compare_probe
 from assay_inference.weights.config_sizes import bounded, check_layout
 from assay_inference.weights.safetensors import read_layout
 from assay_shared.errors import WeightsRefused
+from assay_shared.text.listing import some_of
 from assay_shared.types import LogprobProbe, PolicyVersion
+from assay_shared.weights.tensor_names import tensor_told
 
 #: The library builds a network on a device that all threads share: two at once break each other.
 _LOADING = threading.Lock()
 #: Models whose attention takes no positions from a cache.
 _ALIBI = frozenset({"bloom", "mpt"})
-#: Of the tensors that an error names.
-_MOST_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -94,26 +94,12 @@ def check_report(folder: Path, report: Mapping[str, Collection[object]]) -> None
         WeightsRefused: one is missing, unexpected or of another shape; names the first of each.
     """
     told = [
-        f"{kind.removesuffix('_keys')}: {_some(sorted(map(_tensor, keys)))}"
+        f"{kind.removesuffix('_keys')}: {some_of(sorted(map(tensor_told, keys)))}"
         for kind, keys in report.items()
         if keys
     ]
     if told:
         raise WeightsRefused(f"{folder} does not fit its own config.json: {'; '.join(told)}")
-
-
-def _tensor(told: object) -> str:
-    """Return a tensor's name; of a mismatch, its shape and the expected one."""
-    if not isinstance(told, tuple) or len(told) != 3:
-        return str(told)
-    name, found, expected = told
-    return f"{name} has the shape {[*found]}, and config.json expects {[*expected]}"
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
-    rest = len(names) - _MOST_SHOWN
-    return ", ".join(names[:_MOST_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def check_attention(folder: Path, config: PreTrainedConfig) -> None:

@@ -1,7 +1,7 @@
 """The policy model: a small new model with its own tokenizer, or a model from a folder."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -17,12 +17,12 @@ from transformers import (
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.errors import InvalidInput
+from assay_shared.text.listing import some_of
+from assay_shared.weights.tensor_names import tensor_told
 from assay_trainer.config import NewPolicyConfig
 from assay_trainer.weights.model_folder import check_folder
 from assay_trainer.weights.served_dtype import keep_served_dtypes
 
-#: Of the tensors that an error names.
-_MOST_SHOWN = 5
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -140,13 +140,13 @@ def _check_tensors(
         InvalidInput: one was; names some of them.
     """
     wrong = {
-        kind.removesuffix("_keys"): sorted(map(_tensor, keys)) for kind, keys in report.items()
+        kind.removesuffix("_keys"): sorted(map(tensor_told, keys)) for kind, keys in report.items()
     }
     kinds = set(map(_of_any_layer, own))
     wrong["unexpected"] = [
         one for one in wrong.get("unexpected", ()) if _of_any_layer(one) in kinds
     ]
-    told = [f"{kind}: {_some(names)}" for kind, names in wrong.items() if names]
+    told = [f"{kind}: {some_of(names)}" for kind, names in wrong.items() if names]
     if told:
         raise InvalidInput(
             f"the tensors in {folder} are not those of its config.json: {'; '.join(told)}",
@@ -169,23 +169,9 @@ def _check_finite(folder: Path, model: PreTrainedModel) -> None:
     ]
     if wrong:
         raise InvalidInput(
-            f"the weights in {folder} have NaN or infinite values: {_some(wrong)}",
+            f"the weights in {folder} have NaN or infinite values: {some_of(wrong)}",
             hint="take a checkpoint from before the training diverged, or download it again",
         )
-
-
-def _tensor(told: object) -> str:
-    """Return a tensor's name; of a mismatch, its shape and the expected one."""
-    if not isinstance(told, tuple) or len(told) != 3:
-        return str(told)
-    name, found, expected = told
-    return f"{name} has the shape {[*found]}, and config.json expects {[*expected]}"
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
-    rest = len(names) - _MOST_SHOWN
-    return ", ".join(names[:_MOST_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _of_any_layer(name: str) -> str:
