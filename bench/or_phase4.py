@@ -273,6 +273,8 @@ def _ablate(
             "--folder", str(folder),
         )  # fmt: skip
     _run((*words, *options), lanes[0], fails=True)
+    if not (folder / "report.json").is_file():
+        raise SystemExit(f"{folder} has no report: it was stopped; the same command resumes it")
 
 
 def _data(folder: Path) -> dict[str, str]:

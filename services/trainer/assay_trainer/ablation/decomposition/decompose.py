@@ -66,7 +66,8 @@ def decompose(
     """Return what the new settings change in `runs`, all finished runs of the old ones.
 
     Samples and events are those of all steps of all runs. Gradients are compared on the `most`
-    first batches of the first run; of the others too, as long as nothing has changed them.
+    first batches of the first run; of the others too, as long as nothing has changed them. Equal
+    settings of updates, as of two curricula, are compared on the first run alone.
 
     Raises:
         DatasetError: its rollouts cannot be read.
@@ -117,7 +118,8 @@ def _compared_batches(
     found: list[BatchParts] = []
     if pair.old.grpo.optimiser != pair.new.grpo.optimiser:
         return found
-    for run in runs:
+    is_same = (pair.old.grpo, pair.old.policy.lora) == (pair.new.grpo, pair.new.policy.lora)
+    for run in runs[:1] if is_same else runs:
         settings = Settings(start_of(run), ranks)
         old, new = settings.of(pair.old), settings.of(pair.new)
         parts_of_run = _along(old, new, stored_batches(run, most), on_batch)

@@ -111,6 +111,15 @@ def test_gradients_of_all_seeds_are_needed_for_no_effect(
     assert len(among([stored_run, equal_run], *arms).batches) == 1
 
 
+def test_equal_settings_of_updates_are_compared_on_one_seed(
+    stored_run: RunFolder, tmp_path: Path
+) -> None:
+    runs = [stored_run, make_run(tmp_path / "other")]
+    same, other = among(runs, {}, {}), among(runs, {}, {"max_flat_steps": 77})
+    assert [one.run for one in same.batches] == ["stored"]
+    assert [one.run for one in other.batches] == ["stored", "other"]
+
+
 def test_a_meter_of_a_later_step_makes_it_unknown_whether_a_clip_acts(
     equal_run: RunFolder, tmp_path: Path
 ) -> None:
