@@ -19,6 +19,14 @@ _ENDED = frozenset(
 #: A server may count some tokens more than were asked for: those of its template, or of a stop.
 _MOST_TIMES, _MOST_MORE = 4, 1024
 _MAX_SHOWN = 200
+#: Parts of a content by their type: the key of their words, or None for reasoning.
+_PARTS = {
+    "text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+    "reasoning": None,
+    "thinking": None,
+}
 
 
 def ended_choice(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,3 +88,27 @@ def shown(value: object) -> str:
 
 def _miscounted(message: str) -> InvalidInput:
     return InvalidInput(message, service=SERVICE)
+
+
+def text_of_message(message: Mapping[str, Any]) -> str:
+    """Return the words of a message; parts are joined, and a refusal is read as its words.
+
+    Raises:
+        Unreachable: a part has no words, such as an image.
+    """
+    content, refusal = message.get("content"), message.get("refusal")
+    written = "" if content is None else content
+    parts = written if isinstance(written, list) else [{"type": "text", "text": written}]
+    text = "".join(_words_of(part) for part in parts)
+    return text or (refusal if isinstance(refusal, str) else "")
+
+
+def _words_of(part: object) -> str:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(part, dict) or not isinstance(kind, str) or kind not in _PARTS:
+        raise fault(f"an answer without words: {shown(part)}")
+    key = _PARTS[kind]
+    words = "" if key is None else part.get(key)
+    if not isinstance(words, str):
+        raise fault(f"an answer without words: {shown(words)}")
+    return words

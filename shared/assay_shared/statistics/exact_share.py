@@ -24,6 +24,16 @@ def exact_interval(num_successes: int, num_trials: int, confidence: float) -> In
     return Interval(num_successes / num_trials, low, high)
 
 
+def unseen_share(num_seen: int, num_tasks: int, confidence: float) -> float:
+    """Return how far the true share of some tasks may lie above the seen one, by its exact bound.
+
+    Raises:
+        ValueError: the two numbers are not a share.
+    """
+    found = exact_interval(num_seen, num_tasks, confidence)
+    return found.high - found.value
+
+
 def reaching_unseen(
     found: Interval, num_tasks: int, ends: tuple[float, float], confidence: float
 ) -> Interval:

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from math import exp, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
+from assay_shared.statistics.binomial import binomial_tail
+from assay_shared.statistics.exact_share import unseen_share
 from assay_shared.statistics.interval import Interval
 from assay_shared.statistics.permutation import (
     MOST_SWAPS,
@@ -22,6 +25,8 @@ from assay_shared.statistics.resampling import Floats, resampled_sums, tails
 _MOST_ENUMERATED = 12
 #: With more differing tasks than this, and few different sizes, equal differences swap together.
 _MANY_MOVED, _FEW_SIZES = 1_000, 256
+#: With at most this number of tasks that move one way, a resample has too few kinds of tasks.
+_FEW_MOVED = 12
 #: Differences below this are rounding.
 _TINY = 1e-12
 
@@ -45,7 +50,10 @@ def difference_interval(
     One more task in each direction, as far away as the farthest task (divided by the root of 2),
     takes part in the resampling: few tasks say little about rare changes, and equal sides would
     have an interval of width 0. For one answer a task, this is Agresti and Min's adjustment (2005).
-    `span` is the largest possible difference; it counts if all tasks are equal.
+    Where at most 12 tasks move one way, the bound there reaches at least as far as the exact bound
+    (Clopper and Pearson 1934) on their share, each of them moving as far as the farthest task:
+    changes of few tasks may be missing in the sample. `span` is the largest possible difference; it
+    counts if all tasks are equal.
 
     Raises:
         ValueError: the sides differ in length, or are empty.
@@ -60,26 +68,53 @@ def _bounded(difference: Floats, span: float, confidence: float, seed: int) -> I
     units = with_far_tasks(difference, span)
     means = resampled_sums(units[:, None], seed)[:, 0] / len(units)
     low, high = np.quantile(means, tails(len(units), confidence))
-    value = float(difference.mean())
-    return Interval(value, min(value, float(low)), max(value, float(high)))
+    value, far = float(difference.mean()), _far(difference, span)
+    down, up = (
+        far * _unseen(moved, confidence) for moved in (difference < -_TINY, difference > _TINY)
+    )
+    return Interval(value, min(value - down, float(low)), max(value + up, float(high)))
+
+
+def _unseen(moved: NDArray[np.bool_], confidence: float) -> float:
+    """Return the share of tasks that may move this way, unseen; 0 if many do."""
+    num_moved = int(moved.sum())
+    return unseen_share(num_moved, len(moved), confidence) if num_moved <= _FEW_MOVED else 0.0
 
 
 def with_far_tasks(difference: Floats, span: float) -> Floats:
     """Return the differences with one more in each direction; see `difference_interval`."""
-    farthest = float(np.abs(difference).max())
-    far = (farthest if farthest > _TINY else span) / sqrt(2.0)
+    far = _far(difference, span) / sqrt(2.0)
     return np.concatenate([difference, [far, -far]])
+
+
+def _far(difference: Floats, span: float) -> float:
+    farthest = float(np.abs(difference).max())
+    return farthest if farthest > _TINY else span
 
 
 def equivalence_p(
     before: Sequence[float], after: Sequence[float], margin: float, seed: int, span: float = 1.0
 ) -> float:
-    """Return the larger p of the two one-sided tests that the difference is within `margin`."""
+    """Return the larger p of the two one-sided tests that the difference is within `margin`.
+
+    As in `difference_interval`, changes of few tasks have the exact p of so few at the margin.
+    """
     difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
     units = with_far_tasks(difference, span)
     means = resampled_sums(units[:, None], seed)[:, 0] / len(units)
     outside = max(int((means >= margin).sum()), int((means <= -margin).sum()))
-    return (outside + 1) / (len(means) + 1)
+    far = _far(difference, span)
+    rare = (_rare_p(one / far, margin / far) for one in (difference, -difference))
+    return max((outside + 1) / (len(means) + 1), *rare)
+
+
+def _rare_p(difference: Floats, margin: float) -> float:
+    """Return the chance that so few tasks move down if the mean is `-margin`; 0 if many do."""
+    num_down, num_tasks = int((difference < -_TINY).sum()), len(difference)
+    if num_down > _FEW_MOVED:
+        return 0.0
+    share = num_down / num_tasks + float(difference.mean()) + margin
+    return binomial_tail(num_tasks, min(1.0, max(0.0, share)), num_down)
 
 
 def sign_flip_p(before: Sequence[float], after: Sequence[float], seed: int) -> float:

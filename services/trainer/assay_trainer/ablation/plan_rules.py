@@ -136,6 +136,12 @@ def _check_bound(goal: GoalConfig, bound: float, at: int) -> None:
             hint=f"give a bound {'below' if is_lower else 'above'} {bound:g}: an interval that "
             "touches the bound decides nothing",
         )
+    if bound == (low if is_lower else high):
+        raise ConfigError(
+            f"{told}, so every arm reaches {bound:g}",
+            field=field,
+            hint=f"give a bound {'above' if is_lower else 'below'} {bound:g}",
+        )
 
 
 def _ends(goal: GoalConfig) -> tuple[float, float]:

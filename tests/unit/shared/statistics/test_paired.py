@@ -29,7 +29,8 @@ def coverage(truth: float, interval: Callable[[], Interval]) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("num_tasks", "up", "down"), [(20, 0.2, 0.1), (50, 0.02, 0.0), (164, 0.05, 0.05)]
+    ("num_tasks", "up", "down"),
+    [(20, 0.2, 0.1), (50, 0.02, 0.0), (164, 0.05, 0.05), (120, 0.0, 0.02), (200, 0.015, 0.0)],
 )
 def test_intervals_of_differences_of_single_answers_cover_the_truth(
     num_tasks: int, up: float, down: float
@@ -109,6 +110,23 @@ def test_equivalence_is_shown_by_many_tasks_and_not_by_few() -> None:
     few = equivalence_p([1.0] * 30, [1.0] * 30, margin=0.02, seed=0)
     many = equivalence_p([1.0] * 1000, [1.0] * 1000, margin=0.02, seed=0)
     assert few > 0.05 > many
+
+
+def test_few_changes_are_within_a_margin_by_their_exact_chance() -> None:
+    """120 tasks of which 1.2% turn wrong show none of them in 23% of samples."""
+    equal = [1.0] * 120
+    assert equivalence_p(equal, equal, margin=0.012, seed=0) == pytest.approx(0.988**120)
+    one_wrong = [0.0, *equal[1:]]
+    exact = stats.binom.cdf(1, 120, 0.05)
+    assert equivalence_p(equal, one_wrong, margin=0.05, seed=0) == pytest.approx(exact)
+    assert equivalence_p(one_wrong, equal, margin=0.05, seed=0) == pytest.approx(exact)
+
+
+def test_a_bound_reaches_the_exact_share_of_changes_that_few_tasks_show() -> None:
+    wrong = [0.0] * 3 + [1.0] * 117
+    found = difference_interval([1.0] * 120, wrong, 0.95, seed=0)
+    assert -found.low >= stats.binomtest(3, 120).proportion_ci(method="exact").high - 1e-9
+    assert found.high >= stats.binomtest(0, 120).proportion_ci(method="exact").high - 3 / 120 - 1e-9
 
 
 def test_sides_of_different_length_cannot_be_paired() -> None:

@@ -90,6 +90,16 @@ def goal(arm: str | None, against: str | None, **bound: float) -> dict[str, Any]
             "goals.0.at_most",
             "tokens is never below 0, so no interval lies below 0",
         ),
+        (
+            {"goals": [goal("kl", "start", at_least=-1)]},
+            "goals.0.at_least",
+            "a difference in pass@1 is from -1 to 1, so every arm reaches -1",
+        ),
+        (
+            {"goals": [goal("kl", None, at_most=1)]},
+            "goals.0.at_most",
+            "pass@1 is from 0 to 1, so every arm reaches 1",
+        ),
         ({"goals": [goal("kl", "kl", at_least=0.0)]}, "goals.0.against", "with itself"),
         (
             {"goals": [goal("kl", None, at_least=0.02), goal("kl", None, at_most=0.01)]},
@@ -150,7 +160,7 @@ def test_what_could_not_be_decided_is_refused(
         },
         {"evaluation": {"metrics": ["pass@3", "tokens", "truncated", "pass_ratio"]}, "goals": []},
         {"goals": [goal("kl", None, at_least=0.01), goal("kl", None, at_most=0.02)]},
-        {"goals": [goal("kl", "start", at_least=-1), goal("kl", None, at_most=1)]},
+        {"goals": [goal("kl", "start", at_least=-0.9), goal("kl", None, at_most=0.9)]},
         {"goals": [goal("kl", "start", at_least=0), goal("kl", "start", at_most=0.9)]},
         {"goals": [goal("kl", None, at_least=0.02), goal("rate", None, at_most=0.01)]},
         {"goals": [goal("kl", "rate", at_least=0.02), goal("rate", "kl", at_most=-0.01)]},

@@ -151,9 +151,26 @@ def test_metrics_of_other_samples_are_refused(
     assert "assay evaluate" in str(raised.value.hint)
     write_metrics(path)
     read_measurement(str(path))
-    (path / "m" / "metrics.json").write_text("{}")
-    with pytest.raises(DatasetError, match=r"metrics.json cannot be read"):
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "field"),
+    [
+        ("{}", r"metrics.json lacks a number", "overall"),
+        ('{"overall": {"num_tasks": 2}}', r"metrics.json lacks a number", "num_samples"),
+        ("null", r"metrics.json is not of the form", "overall"),
+        ('{"overall": []}', r"metrics.json is not of the form", "overall"),
+        ("{", r"metrics.json cannot be read: Expecting", None),
+    ],
+)
+def test_metrics_of_another_form_are_refused(
+    tmp_path: Path, text: str, message: str, field: str | None
+) -> None:
+    path = write_evaluation(tmp_path / "sft", {"m": {"a": [RIGHT], "b": [WRONG]}})
+    (path / "m" / "metrics.json").write_text(text)
+    with pytest.raises(DatasetError, match=message) as raised:
         read_measurement(str(path))
+    assert raised.value.field == field
 
 
 def test_an_unfinished_evaluation_is_told(tmp_path: Path) -> None:

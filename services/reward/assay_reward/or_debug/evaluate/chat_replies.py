@@ -8,17 +8,8 @@ from assay_shared.clients.model_replies import (
     fault,
     first_choice,
     sampled_tokens,
-    shown,
+    text_of_message,
 )
-
-#: Parts of a content by their type: the key of their words, or None for reasoning.
-_PARTS = {
-    "text": "text",
-    "output_text": "text",
-    "refusal": "refusal",
-    "reasoning": None,
-    "thinking": None,
-}
 
 
 def refuse_without_answer(completion: dict[str, Any]) -> None:
@@ -30,7 +21,7 @@ def refuse_without_answer(completion: dict[str, Any]) -> None:
     message = ended_choice(completion).get("message")
     if not isinstance(message, dict):
         raise fault("a choice without a message")
-    _text_of(message)
+    text_of_message(message)
 
 
 def read_reply(completion: dict[str, Any], max_tokens: int) -> PolicyReply:
@@ -39,25 +30,5 @@ def read_reply(completion: dict[str, Any], max_tokens: int) -> PolicyReply:
     Raises:
         InvalidInput: the server does not count its tokens, or its count cannot be right.
     """
-    text = _text_of(first_choice(completion)["message"])
+    text = text_of_message(first_choice(completion)["message"])
     return PolicyReply(text, sampled_tokens(completion, text, max_tokens))
-
-
-def _text_of(message: dict[str, Any]) -> str:
-    """Return the words of a message; parts are joined, and a refusal is read as its words."""
-    content, refusal = message.get("content"), message.get("refusal")
-    written = "" if content is None else content
-    parts = written if isinstance(written, list) else [{"type": "text", "text": written}]
-    text = "".join(_words_of(part) for part in parts)
-    return text or (refusal if isinstance(refusal, str) else "")
-
-
-def _words_of(part: object) -> str:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(part, dict) or not isinstance(kind, str) or kind not in _PARTS:
-        raise fault(f"an answer without words: {shown(part)}")
-    key = _PARTS[kind]
-    words = "" if key is None else part.get(key)
-    if not isinstance(words, str):
-        raise fault(f"an answer without words: {shown(words)}")
-    return words

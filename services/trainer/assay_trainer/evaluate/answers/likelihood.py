@@ -1,8 +1,9 @@
 """Choice tasks by likelihood: the option to which the policy gives the highest log-probability.
 
 Nothing is sampled. With raw prompts, `letters` reads " A" after the question, its lettered options
-and "Answer:", and `texts` reads " " and the option's text after "Question: ..." and "Answer:". In a
-chat, the reply is "Answer: A", or the text.
+and "Answer:", and `texts` reads " " and the option's text after "Question: ..." and "Answer:". A
+raw prompt with "Answer:" at its end stays as it is. In a chat, the reply is "Answer: A", or the
+text.
 """
 
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from assay_trainer.evaluate.answers.server import OpenAIServer
 from assay_trainer.evaluate.sets import asked
 from assay_trainer.evaluation.records import protocol as protocols
 from assay_trainer.evaluation.records.sample_record import SampleRecord
+
+_ANSWER = "Answer:"
 
 
 @dataclass(frozen=True)
@@ -108,13 +111,18 @@ def option_texts(task: Task, protocol: protocols.Protocol) -> dict[str, OptionTe
     for letter, text in options.items():
         said = text if by_text else letter
         if task.prompt_format is PromptFormat.RAW:
-            context = f"Question: {question}\nAnswer:" if by_text else f"{question}\nAnswer:"
-            found[letter] = OptionText(context, None, f" {said}")
+            found[letter] = OptionText(_raw_context(question, by_text), None, f" {said}")
         else:
             content = question if by_text else task.prompt
             messages = (*task.history, Message(role="user", content=content))
             found[letter] = OptionText(None, messages, said if by_text else f"Answer: {said}")
     return found
+
+
+def _raw_context(question: str, by_text: bool) -> str:
+    if question.endswith(_ANSWER):
+        return question
+    return f"Question: {question}\n{_ANSWER}" if by_text else f"{question}\n{_ANSWER}"
 
 
 def _prompt_of(option: OptionText) -> dict[str, str]:

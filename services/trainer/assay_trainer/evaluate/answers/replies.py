@@ -10,6 +10,7 @@ from assay_shared.clients.model_replies import (
     fault,
     first_choice,
     sampled_tokens,
+    text_of_message,
 )
 
 
@@ -30,25 +31,23 @@ def refuse_fault(reply: Mapping[str, Any]) -> None:
     """
     choice = ended_choice(reply)
     message = choice.get("message")
-    text = message.get("content") if isinstance(message, dict) else choice.get("text")
-    if not isinstance(text, str) and not (text is None and isinstance(message, dict)):
+    if isinstance(message, dict):
+        text_of_message(message)
+    elif not isinstance(choice.get("text"), str):
         raise fault("a choice without text")
 
 
 def read_answer(reply: Mapping[str, Any], max_tokens: int) -> ReadReply:
     """Return the answer of a reply that `refuse_fault` lets pass.
 
-    A refusal is read as its words. An answer that is only reasoning or a tool's call has no text.
+    Several parts of a content are one text, and a refusal is read as its words. An answer that is
+    only reasoning or a tool's call has no text.
 
     Raises:
         InvalidInput: the server does not count its tokens, or its count cannot be right.
     """
     choice = first_choice(reply)
     message = choice.get("message")
-    text = choice.get("text")
-    if isinstance(message, dict):
-        refusal = message.get("refusal")
-        text = message.get("content") or (refusal if isinstance(refusal, str) else "")
-    text = text or ""
+    text = text_of_message(message) if isinstance(message, dict) else choice.get("text") or ""
     num_tokens = sampled_tokens(reply, text, max_tokens)
     return ReadReply(text, num_tokens, str(choice.get("finish_reason")).lower() == CUT)

@@ -37,8 +37,14 @@ def _check(path: Path, stored: StoredSet) -> None:
             "costs.tokens.total": _total(overall["costs"]),
             **{f"outcomes.{key}": number for key, number in overall["outcomes"].items()},
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"{path} cannot be read: {error!r}", hint=_HINT) from None
+    except KeyError as error:
+        raise DatasetError(f"{path} lacks a number", field=str(error.args[0]), hint=_HINT) from None
+    except (TypeError, AttributeError):
+        raise DatasetError(
+            f"{path} is not of the form that `assay evaluate` writes", field="overall", hint=_HINT
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}", hint=_HINT) from None
     found = _numbers(stored)
     for name in {**told, **found}:
         old, new = told.get(name), found.get(name)

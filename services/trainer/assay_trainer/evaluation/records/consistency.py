@@ -117,6 +117,12 @@ def check_outcome(sample: SampleRecord, where: str) -> None:
     exact = {name: v for name, v in sample.components.items() if name in EXACT_COMPONENTS}
     outcome, values = sample.outcome, set(exact.values())
     is_right, are_all = outcome is Status.ACCEPTED, len(exact) == len(sample.components) > 0
+    if is_right and not sample.components and sample.reward <= 0:
+        raise DatasetError(
+            f"{where}: the outcome is accepted, and the reward is {sample.reward:g}, "
+            "without a component",
+            field="outcome",
+        )
     wrong_at = [name for name, v in exact.items() if v == 0 or (v != 1 and len(exact) == 1)]
     if is_right and wrong_at and (0 in values or are_all):
         raise DatasetError(

@@ -1,5 +1,7 @@
 """What is read for each option, and what is made of it."""
 
+import pytest
+
 from assay_shared.errors import Unreachable
 from assay_shared.types import Role, Status
 from assay_trainer.data.importers.choices import choice_example
@@ -44,6 +46,15 @@ def test_texts_are_read_after_the_question_alone() -> None:
     found = option_texts(TASK, likelihood(options="texts"))
     assert found["B"].prompt == "Question: What is blue?\nAnswer:"
     assert found["B"].continuation == " the sky"
+
+
+@pytest.mark.parametrize("options", ["letters", "texts"])
+@pytest.mark.parametrize("end", ["Answer:", "Answer:\n"])
+def test_a_raw_prompt_that_asks_for_the_answer_stays_as_it_is(options: str, end: str) -> None:
+    task = TASK.model_copy(update={"prompt": f"Question: What is blue?\n{end}"})
+    found = option_texts(task, likelihood(options=options))
+    assert found["B"].prompt == "Question: What is blue?\nAnswer:"
+    assert found["B"].continuation == (" B" if options == "letters" else " the sky")
 
 
 def test_a_chat_is_asked_as_the_task_asks() -> None:

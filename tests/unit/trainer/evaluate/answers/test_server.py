@@ -163,6 +163,8 @@ async def test_a_fault_in_place_of_an_answer_is_asked_for_again(serve: Serve) ->
         ({"content": None, "reasoning_content": "hm"}, ""),
         ({"content": None, "tool_calls": [{"id": "1"}]}, ""),
         ({"content": None, "refusal": "I will not."}, "I will not."),
+        ({"content": [{"type": "text", "text": "ye"}, {"type": "text", "text": "s"}]}, "yes"),
+        ({"content": [{"type": "thinking", "thinking": "no"}, {"type": "text", "text": "a"}]}, "a"),
     ],
 )
 async def test_what_the_policy_says_itself_is_an_answer(
@@ -186,7 +188,7 @@ async def test_what_the_policy_says_itself_is_an_answer(
         (200, reply(finish_reason="content_filter", content=""), Unreachable, "content_filter"),
         (200, reply(finish_reason=None), Unreachable, "finish_reason None"),
         (200, reply(error={"message": "of memory"}), Unreachable, "of memory"),
-        (200, reply(content=[1]), Unreachable, "without text"),
+        (200, reply(content=[1]), Unreachable, "an answer without words: 1"),
         (200, [1], Unreachable, "cannot be read"),
     ],
 )

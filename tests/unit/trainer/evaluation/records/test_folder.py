@@ -257,6 +257,14 @@ def test_what_some_rubric_can_say_is_read(
     assert len(read_evaluation(tmp_path).sets["sums"].samples) == 1
 
 
+def test_a_right_answer_without_a_component_has_a_reward(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    folder.append_samples("sums", [sample("a")])
+    in_sample(components={}, outcome=Status.ACCEPTED, reward=0.0)(folder)
+    with pytest.raises(DatasetError, match="accepted, and the reward is 0, without a component"):
+        read_evaluation(tmp_path)
+
+
 def test_exact_components_are_verifiers_of_the_reward_service() -> None:
     own = {"likelihood", "submit"}
     assert EXACT_COMPONENTS - own <= VERIFIERS.keys()
