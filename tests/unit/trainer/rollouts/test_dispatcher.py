@@ -158,7 +158,7 @@ def test_a_group_behind_a_busy_worker_is_played_in_its_turn(
     worker = spawn(command, log=tmp_path / "worker.log", environment=environment)
     try:
         wait_until(lambda: store.leased(["first"]), "the worker to begin")
-        rollouts._timeout_s = 0.4
+        rollouts._timeout_s = 1.5
         for key in ("second", "third"):
             rollouts.send(request(key))
         found = wait_for(rollouts)
@@ -170,12 +170,12 @@ def test_a_group_behind_a_busy_worker_is_played_in_its_turn(
 
 
 def slow() -> FastAPI:
-    """Inference and reward in a single app; a generation takes a second."""
+    """Inference and reward in a single app; a generation takes two seconds."""
     app = FastAPI()
 
     @app.post("/v1/generate")
     async def generate(request: GenerateRequest) -> GenerateResponse:
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(2.0)
         return GenerateResponse(prompt_token_ids=(1,), completions=(make_completion(),))
 
     @app.post("/v1/score")
