@@ -78,6 +78,8 @@ class SeedEvaluation:
     sets: Mapping[str, ComparedSet]
     #: False if samples were still missing when it was read.
     is_finished: bool = True
+    #: Sets of a finished evaluation without stored metrics, by which samples are checked.
+    unchecked: tuple[str, ...] = ()
     #: Settings that differ without moving an expectation, such as the sampling seed.
     free_settings: Mapping[str, str] = field(default_factory=dict)
 

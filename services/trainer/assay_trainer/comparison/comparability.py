@@ -145,6 +145,13 @@ def notes(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[str]:
         for one in arm.measurements
         if not one.is_finished
     ]
+    found += [
+        f"{arm.name} ({one.path}) has no metrics.json of {', '.join(one.unchecked)}: its samples "
+        f"were not checked against the numbers of their evaluation."
+        for arm in arms
+        for one in arm.measurements
+        if one.unchecked
+    ]
     known = [one for one in baseline.policy_digests if one]
     for arm in others:
         if known and set(arm.policy_digests) & set(known):

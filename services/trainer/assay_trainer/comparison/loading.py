@@ -128,6 +128,11 @@ def _of_evaluation(path: Path) -> SeedEvaluation:
             for name, one in stored.sets.items()
         },
         is_finished=stored.is_finished,
+        unchecked=tuple(
+            name
+            for name in stored.sets
+            if stored.is_finished and not folder.metrics(name).is_file()
+        ),
         free_settings=free,
     )
 

@@ -120,7 +120,7 @@ def test_a_rule_that_could_not_be_checked_is_told(tmp_path: Path) -> None:
         for name, one in (("before", RIGHT), ("after", WRONG))
     ]
     plan = ComparisonPlan(rules=read_rules(path), tells_unused_rules=True)
-    told = [one for one in compare_arms(arms[0], arms[1:], plan).notes if "rule" in one]
+    told = [one for one in compare_arms(arms[0], arms[1:], plan).notes if "The rule" in one]
     assert told == [
         "The rule 'other' was not checked: it names mbpp, and the sets are m.",
         "The rule 'full' was not checked: no set that it names has the metric on both sides, and a "

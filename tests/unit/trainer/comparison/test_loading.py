@@ -178,15 +178,25 @@ def test_an_unfinished_evaluation_is_told(tmp_path: Path) -> None:
     record = json.loads((path / "evaluation.json").read_text())
     (path / "evaluation.json").write_text(json.dumps(record | {"finished": None}))
     copied = path.rename(tmp_path / "partial")
-    arms = [
-        read_arm(None, [str(one)])
-        for one in (write_evaluation(tmp_path / "base", {"m": {"a": [RIGHT]}}), copied)
-    ]
+    base = write_evaluation(tmp_path / "base", {"m": {"a": [RIGHT]}})
+    write_metrics(base)
+    arms = [read_arm(None, [str(one)]) for one in (base, copied)]
     assert arms[1].name == "partial", "the name that a person sees and gives"
     assert notes(arms[0], arms[1:]) == [
         f"partial ({copied}) is unfinished: its missing samples count as samples without a score."
     ]
     assert [arm.measurements[0].sets["m"].num_failed for arm in arms] == [0, 1]
+
+
+def test_samples_that_no_metrics_check_are_told(tmp_path: Path) -> None:
+    paths = [
+        write_evaluation(tmp_path / name, {"m": {"a": [RIGHT], name: [WRONG]}})
+        for name in ("base", "other")
+    ]
+    write_metrics(paths[0])
+    before, after = (read_arm(None, [str(one)]) for one in paths)
+    (told,) = [one for one in notes(before, [after]) if "metrics.json" in one]
+    assert told.startswith(f"other ({paths[1]}) has no metrics.json of m: ")
 
 
 def emptied(path: Path) -> None:
