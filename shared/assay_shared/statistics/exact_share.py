@@ -25,13 +25,8 @@ def exact_interval(num_successes: int, num_trials: int, confidence: float) -> In
 
 
 def unseen_share(num_seen: int, num_tasks: int, confidence: float) -> float:
-    """Return how far the true share of some tasks may lie above the seen one, by its exact bound.
-
-    Raises:
-        ValueError: the two numbers are not a share.
-    """
-    found = exact_interval(num_seen, num_tasks, confidence)
-    return found.high - found.value
+    """Return how far the true share may lie above the seen one, by its exact bound."""
+    return _highest_share(num_seen, num_tasks, confidence) - num_seen / num_tasks
 
 
 def reaching_unseen(
@@ -46,7 +41,7 @@ def reaching_unseen(
     Args:
         ends: the lowest and the highest value that a task can have.
     """
-    unseen = _highest_share(0, num_tasks, confidence)
+    unseen = unseen_share(0, num_tasks, confidence)
     low, high = (found.value + unseen * (end - found.value) for end in ends)
     return Interval(
         found.value, max(ends[0], min(found.low, low)), min(ends[1], max(found.high, high))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from math import exp, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from assay_shared.statistics.binomial import binomial_tail
 from assay_shared.statistics.exact_share import unseen_share
@@ -69,16 +68,14 @@ def _bounded(difference: Floats, span: float, confidence: float, seed: int) -> I
     means = resampled_sums(units[:, None], seed)[:, 0] / len(units)
     low, high = np.quantile(means, tails(len(units), confidence))
     value, far = float(difference.mean()), _far(difference, span)
-    down, up = (
-        far * _unseen(moved, confidence) for moved in (difference < -_TINY, difference > _TINY)
-    )
+    num_up, num_down = _num_moved(difference)
+    up, down = (far * _unseen(one, len(difference), confidence) for one in (num_up, num_down))
     return Interval(value, min(value - down, float(low)), max(value + up, float(high)))
 
 
-def _unseen(moved: NDArray[np.bool_], confidence: float) -> float:
+def _unseen(num_moved: int, num_tasks: int, confidence: float) -> float:
     """Return the share of tasks that may move this way, unseen; 0 if many do."""
-    num_moved = int(moved.sum())
-    return unseen_share(num_moved, len(moved), confidence) if num_moved <= _FEW_MOVED else 0.0
+    return unseen_share(num_moved, num_tasks, confidence) if num_moved <= _FEW_MOVED else 0.0
 
 
 def with_far_tasks(difference: Floats, span: float) -> Floats:
@@ -110,7 +107,7 @@ def equivalence_p(
 
 def _rare_p(difference: Floats, margin: float) -> float:
     """Return the chance that so few tasks move down if the mean is `-margin`; 0 if many do."""
-    num_down, num_tasks = int((difference < -_TINY).sum()), len(difference)
+    (_, num_down), num_tasks = _num_moved(difference), len(difference)
     if num_down > _FEW_MOVED:
         return 0.0
     share = num_down / num_tasks + float(difference.mean()) + margin
@@ -150,4 +147,9 @@ def sign_flip_p(before: Sequence[float], after: Sequence[float], seed: int) -> f
 def discordance(before: Sequence[float], after: Sequence[float]) -> tuple[int, int]:
     """Return the numbers of tasks with a higher and with a lower value on the second side."""
     difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    return _num_moved(difference)
+
+
+def _num_moved(difference: Floats) -> tuple[int, int]:
+    """Return the numbers of tasks that move up and down."""
     return int((difference > _TINY).sum()), int((difference < -_TINY).sum())
