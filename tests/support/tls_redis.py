@@ -1,5 +1,6 @@
 """A real Valkey with an ACL user, behind TLS with its own authority, as clouds sell Redis."""
 
+import select
 import shutil
 import socket
 import ssl
@@ -63,15 +64,19 @@ class TlsRedis:
             context.wrap_socket(plain, server_side=True) as front,
         ):
             behind.connect(str(self._socket))
-            threading.Thread(target=_pump, args=(behind, front), daemon=True).start()
-            _pump(front, behind)
+            _relay(front, behind)
 
 
-def _pump(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(_CHUNK_BYTES):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
+def _relay(front: ssl.SSLSocket, behind: socket.socket) -> None:
+    """Pass bytes on by one thread: a connection of OpenSSL is not for two at a time."""
+    others: dict[socket.socket, socket.socket] = {front: behind, behind: front}
+    while True:
+        ready = [front] if front.pending() else select.select(list(others), [], [], 30)[0]
+        for source in ready:
+            data = source.recv(_CHUNK_BYTES)
+            if not data:
+                return
+            others[source].sendall(data)
 
 
 def _certificate(file: Path) -> None:
