@@ -42,14 +42,16 @@ def check_machine(config: RunConfig) -> None:
     Raises:
         NotFound: the policy's folder has no model.
         InvalidInput: the policy's folder has a LoRA adapter.
-        DatasetError: a named file is missing.
+        DatasetError: named files are missing; the error names all of them.
         ConfigError: CUDA or a tracker is missing.
     """
     if config.policy.folder is not None:
         check_folder(config.policy.folder)
-    for field, path in _files(config):
-        if not path.exists():
-            raise DatasetError(f"there is no file {path}", field=field)
+    missing = [(field, str(path)) for field, path in _files(config) if not path.exists()]
+    if missing:
+        paths = dict.fromkeys(path for _, path in missing)
+        fields = ", ".join(field for field, _ in missing)
+        raise DatasetError(f"there is no file {', nor '.join(paths)}", field=fields)
     check_lora(config.policy.lora)
     check_trackers(config.trackers)
 

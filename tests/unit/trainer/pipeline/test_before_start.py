@@ -35,3 +35,12 @@ def test_what_this_machine_does_not_have_is_refused_by_its_field(
     with pytest.raises(AssayError) as refused:
         check_start(config, ServiceSettings(redis_url="redis://127.0.0.1:1/0"), [])
     assert refused.value.field == field
+
+
+def test_all_missing_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiers = "[{name: t1, sets: {v: {kind: jsonl, path: a.jsonl}}, at: end}]"
+    changes = ("data.held_out={kind: jsonl, path: b.jsonl}", f"evaluation.tiers={tiers}")
+    with pytest.raises(AssayError, match=r"there is no file b\.jsonl, nor a\.jsonl") as refused:
+        check_start(load_config(RunConfig, DEMO, changes), ServiceSettings(), [])
+    assert refused.value.field == "data.held_out.path, evaluation.tiers t1.sets.v.path"
