@@ -17,12 +17,15 @@ from assay_shared.types import FolderWeights
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
 from assay_trainer.learner.ranks import Ranks
+from assay_trainer.new_run import begin_run
+from assay_trainer.pipeline.before_start import check_place
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.policy import check_servable
 from assay_trainer.service.record import create_run
 from assay_trainer.stop import Stop
 from tests.conftest import Serve
 from tests.support.architectures import publish_random
+from tests.support.valkey import TestValkey
 
 DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
 
@@ -114,3 +117,21 @@ def test_a_run_asks_before_it_trains(serve: Serve, tmp_path: Path) -> None:
         check_servable(window)
     assert refused.value.field == "policy"
     check_servable(run_of(tmp_path / "alone", "http://127.0.0.1:9"))  # SFT needs no inference
+
+
+def test_a_folder_that_inference_does_not_read_is_refused_before_it_is_made(
+    serve: Serve, tmp_path: Path, valkey: TestValkey
+) -> None:
+    runs, outside = tmp_path / "runs", tmp_path / "outside"
+    runs.mkdir()
+    url = served(serve, runs)
+    settings = ServiceSettings(inference_url=url, runs=runs, redis_url=valkey.url)
+    check_place(runs / "new", settings)
+    with pytest.raises(ConfigError, match=f"reads no weights from {outside}") as refused:
+        check_place(outside, settings)
+    assert refused.value.field == "--folder"
+    check_place(outside, settings.model_copy(update={"weight_transfer": "upload"}))
+    check_place(outside, settings.model_copy(update={"inference_url": "http://127.0.0.1:9"}))
+    with pytest.raises(ConfigError, match="reads no weights"):
+        begin_run(DEMO, (), outside, settings, [])
+    assert not outside.exists()

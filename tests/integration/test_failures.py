@@ -5,8 +5,10 @@ import json
 import os
 import signal
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from assay_reward.app import create_app as create_reward
 from assay_reward.settings import RewardSettings
@@ -31,7 +33,7 @@ from assay_trainer.learner.advantage import advantages
 from assay_trainer.learner.normalisation.group_rewards import GroupRewards
 from assay_trainer.learner.packs import rows
 from assay_trainer.rollouts.rollout_log import read_rollouts
-from tests.conftest import SandboxProcess, Serve
+from tests.conftest import SandboxProcess, Serve, wait_until
 from tests.integration.conftest import Assay, JudgeModel, demo_file, wait_for_event
 from tests.support.fakes import make_task
 from tests.support.runs import LOOKUP
@@ -46,6 +48,14 @@ def values(rewards: tuple[Reward, ...]) -> list[float | None]:
 async def score(url: str, request: ScoreRequest) -> ScoreResponse:
     async with RewardClient(url) as client:
         return await client.score(request)
+
+
+def num_judged_cases(sandbox_url: str) -> float:
+    """Return how many cases a sandbox has judged."""
+    with urlopen(f"{sandbox_url}/metrics", timeout=10) as answer:
+        shown = text_string_to_metric_families(answer.read().decode())
+    (cases,) = [family for family in shown if family.name == "assay_sandbox_cases"]
+    return sum(one.value for one in cases.samples if one.name.endswith("_total"))
 
 
 def check_statistics(rewards: tuple[Reward, ...], request: ScoreRequest) -> None:
@@ -75,13 +85,15 @@ async def test_a_sandbox_killed_under_a_group_scores_nothing_zero(
     url = serve(create_reward(settings))
     program = "import time\ndef f(x):\n    time.sleep({pause})\n    return x{wrong}\n"
     answers = tuple(
-        program.format(pause=0.01 if i < 4 else 3.0, wrong="" if i % 2 else " + 1")
+        program.format(pause=0.01 if i < 4 else 12.0, wrong="" if i % 2 else " + 1")
         for i in range(8)
     )
     task = make_task("slow", tests=(CallCase(function="f", args=(1,), expected=1),))
     request = ScoreRequest(task=task, answers=answers)
     scoring = asyncio.create_task(score(url, request))
-    await asyncio.sleep(1.5)
+    four = lambda: num_judged_cases(sandbox_process.url) == 4  # noqa: E731
+    await asyncio.to_thread(wait_until, four, "four cases", 10)
+    await asyncio.sleep(0.5)  # their results are on the way
     sandbox_process.process.kill()
     rewards = (await scoring).rewards
     assert values(rewards) == [0.0, 1.0, 0.0, 1.0, None, None, None, None]

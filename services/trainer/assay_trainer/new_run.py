@@ -7,7 +7,7 @@ from assay_shared.runs.run_folder import RunFolder
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.config import RunConfig
 from assay_trainer.curriculum.winner import load_run
-from assay_trainer.pipeline.before_start import check_start
+from assay_trainer.pipeline.before_start import check_place, check_start
 from assay_trainer.service.record import create_run, create_stamped_run
 
 
@@ -25,6 +25,7 @@ def begin_run(
     """
     config = load_run(file, overrides)
     check_start(config, settings, gpus)
+    check_place(folder or settings.runs / config.name, settings)
     if folder is not None:
         return create_run(folder, config), config
     return create_stamped_run(settings.runs, config), config

@@ -71,13 +71,14 @@ def _begun(
     from assay_trainer.ablation.ablation_folder import AblationFolder
     from assay_trainer.ablation.arms import arm_config, start_config
     from assay_trainer.ablation.plan_rules import read_checked
-    from assay_trainer.pipeline.before_start import check_start
+    from assay_trainer.pipeline.before_start import check_place, check_start
     from assay_trainer.service.record import stamped_names
 
     plan = read_checked(file, changes)
     check_start(start_config(plan), settings, [])
     for arm in plan.arms:
         check_start(arm_config(plan, arm, plan.config.seeds[0], None), settings, [])
+    check_place(folder or settings.runs / plan.config.name, settings)
     if folder is not None:
         return AblationFolder.create(folder, plan)
     for name in stamped_names(plan.config.name):

@@ -1,11 +1,23 @@
 """The checks of a command before its run has a folder: a refused command leaves nothing behind."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
-from assay_shared.errors import DatasetError
+from assay_shared.clients import InferenceClient
+from assay_shared.clients.http import NO_RETRY
+from assay_shared.errors import (
+    ConfigError,
+    DatasetError,
+    InvalidInput,
+    NotReady,
+    TimedOut,
+    Unreachable,
+    WeightsRefused,
+)
 from assay_shared.settings.environment import ServiceSettings
+from assay_shared.types import FolderWeights
 from assay_trainer.config import RunConfig
 from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.learner.network.adapters import check_lora
@@ -34,6 +46,34 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
     check_gpus(gpus)
     with closing(GroupStore(settings.redis_url)) as store:
         store.check()
+
+
+def check_place(folder: Path, settings: ServiceSettings) -> None:
+    """Check that inference reads weights from a folder that is to be made for a run.
+
+    Nothing is checked while inference does not answer, nor with uploads, which need no folder.
+
+    Raises:
+        ConfigError: inference reads nothing there.
+    """
+    if settings.weight_transfer == "upload":
+        return
+    place = FolderWeights(path=str(folder.resolve()))
+
+    async def check() -> None:
+        async with InferenceClient.from_settings(settings, retry=NO_RETRY) as client:
+            await client.check_weights(place)
+
+    try:
+        with suppress(NotReady, TimedOut, Unreachable, WeightsRefused):  # it has no weights yet
+            asyncio.run(check())
+    except InvalidInput as error:
+        raise ConfigError(
+            f"inference reads no weights from {place.path}",
+            field="--folder",
+            hint="choose a folder within ASSAY_RUNS of the inference service, or name a folder "
+            "above it in ASSAY_INFERENCE_WEIGHT_ROOTS there",
+        ) from error
 
 
 def check_machine(config: RunConfig) -> None:

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from transformers import PreTrainedModel
 
-from assay_shared.standalone.weight_transfer.fingerprint import Factors, fingerprint_sum
+from assay_shared.standalone.weight_transfer.fingerprint import fingerprint_sums
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.weights.served_dtype import served_dtypes
 
@@ -78,12 +78,11 @@ def fingerprints(trained: PreTrainedModel, dtype: torch.dtype, ranks: Ranks) -> 
 
     Each rank reads its shards, and their sums are added up: no weight is gathered.
     """
-    named, factors = dict(trained.named_parameters()), Factors()
-    sums = [
-        fingerprint_sum(own_part(weight.detach()).to(dtype), _first_row(weight), factors=factors)
-        for weight in named.values()
-    ]
-    totals = ranks.sum(torch.stack(sums)).tolist()
+    named = dict(trained.named_parameters())
+    sums = fingerprint_sums(
+        (own_part(weight.detach()).to(dtype), _first_row(weight), 0) for weight in named.values()
+    )
+    totals = ranks.sum(sums).tolist()
     return {name: total % 2**64 for name, total in zip(named, totals, strict=True)}
 
 

@@ -8,7 +8,6 @@ from assay_shared.standalone.weight_transfer.fingerprint import (
     add_up,
     as_text,
     fingerprint,
-    fingerprint_sum,
     fingerprints,
 )
 
@@ -122,19 +121,17 @@ def test_tensors_of_no_and_of_three_axes_count_too() -> None:
     assert fingerprint(torch.empty(0, 4)) == 0
 
 
-def test_kept_factors_change_no_fingerprint(weight: torch.Tensor) -> None:
-    factors = Factors()
-    for tensor in (weight, weight * 2, weight.T.contiguous(), weight[0], weight[:5], weight):
-        expected = fingerprint(tensor)
-        assert fingerprint(tensor, factors=factors) == expected
-        assert int(fingerprint_sum(tensor, factors=factors)) % 2**64 == expected
-    assert fingerprint(weight[3:], first_row=3, factors=factors) != fingerprint(
-        weight[3:], factors=factors
-    )
+def test_kept_factors_are_those_of_their_places() -> None:
+    factors, device = Factors(), torch.device("cpu")
+    for first, count, salt in [(0, 5, 1), (3, 5, 1), (0, 5, 2), (0, 7, 1), (0, 5, 1)]:
+        expected = Factors().odd(first, count, salt, device)
+        assert factors.odd(first, count, salt, device).equal(expected)
+    assert not factors.odd(3, 5, 1, device).equal(factors.odd(0, 5, 1, device))
 
 
 def test_many_at_once_are_each_what_they_are_alone(weight: torch.Tensor) -> None:
     pieces = [(weight, 0, 0), (weight[5:], 5, 0), (weight[:, 7:].contiguous(), 0, 7)]
-    pieces += [(weight[0], 3, 0), (weight.bfloat16(), 0, 0)]
+    pieces += [(weight[0], 3, 0), (weight.bfloat16(), 0, 0), (weight[:, 7:], 0, 7)]
+    pieces += [(weight[:0], 0, 0), (weight[:20], 0, 0), (weight[:5], 0, 0), (weight[:5], 5, 0)]
     assert fingerprints(pieces) == [fingerprint(*piece) for piece in pieces]
     assert fingerprints([]) == []

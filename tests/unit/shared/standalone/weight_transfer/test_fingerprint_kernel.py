@@ -1,12 +1,13 @@
-"""The kernel's sum is that of torch's operations, for every size of entry and shape of tile."""
+"""The kernel's sums are those of torch's operations, for every size of entry and shape of tile."""
 
-from unittest.mock import PropertyMock, patch
+from collections.abc import Callable
+from unittest.mock import Mock, PropertyMock, patch
 
 import pytest
 import torch
 
 from assay_shared.standalone.weight_transfer import fingerprint
-from assay_shared.standalone.weight_transfer.fingerprint import fingerprint_sum
+from assay_shared.standalone.weight_transfer.fingerprint import Piece, fingerprint_sums
 from tests.support.triton_interpreter import interpret
 
 #: Below a tile (32 rows of 1024 entries), a whole one, several with rests, and vectors.
@@ -21,38 +22,80 @@ def make(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return (values * 50).to(dtype)
 
 
+def pieces() -> list[Piece]:
+    """Return pieces of each type and shape, some from the fifth row and the eleventh column on.
+
+    Among them are an empty one, a scalar, one not contiguous, and one at an odd address.
+    """
+    found: list[Piece] = []
+    for dtype in TYPES:
+        found += [(make(shape, dtype), 5 * n, 11 * n) for n, shape in enumerate(SHAPES)]
+    tensor = make((64, 96), torch.bfloat16)
+    return [
+        *found, (tensor[:0], 0, 0), (tensor.T, 0, 0), (tensor[3], 3, 0), (tensor[0, 0], 0, 0),
+        (tensor.reshape(-1)[1:4001].reshape(5, 800), 2**33, 2**40), (tensor, 0, 0),
+    ]  # fmt: skip
+
+
 def sums() -> list[int]:
-    """Return the sums by shapes, then types, from the fifth row and the eleventh column on."""
-    return [int(fingerprint_sum(make(s, t), 5, 11)) for s in SHAPES for t in TYPES]
+    found: list[int] = fingerprint_sums(pieces()).tolist()
+    return found
 
 
 def sums_of_the_kernel() -> list[int]:
+    """Return the sums with all pieces in batches, then with one piece in each."""
     with as_on_a_gpu:
         assert fingerprint._kernel(CPU) is not None
-        return sums()
+        with patch.object(fingerprint, "BATCH_BYTES", 1):
+            one_by_one = sums()
+        return sums() + one_by_one
 
 
 @pytest.mark.slow
-def test_the_kernel_gives_the_sum_of_torch() -> None:
-    assert interpret(sums_of_the_kernel) == sums()
+def test_the_kernel_gives_the_sums_of_torch() -> None:
+    assert interpret(sums_of_the_kernel) == 2 * sums()
+
+
+def num_launches() -> int:
+    from assay_shared.standalone.weight_transfer import fingerprint_kernel
+
+    kernel = Mock(side_effect=fingerprint_kernel.sum_pieces)
+    with as_on_a_gpu, patch.object(fingerprint, "_kernel", return_value=kernel):
+        fingerprint_sums((make((30, 40), torch.bfloat16), 0, 0) for _ in range(50))
+    return kernel.call_count
+
+
+@pytest.mark.slow
+def test_many_pieces_take_one_kernel() -> None:
+    assert interpret(num_launches) == 1
 
 
 def works_without_a_compiler() -> bool:
     from assay_shared.standalone.weight_transfer import fingerprint_kernel
 
     told = RuntimeError("Failed to find C compiler")
-    with patch.object(fingerprint_kernel, "sum_products", side_effect=told):
+    with patch.object(fingerprint_kernel, "sum_pieces", side_effect=told):
+        return fingerprint_kernel.works_on(CPU)
+
+
+def works_with_another_sum() -> bool:
+    from assay_shared.standalone.weight_transfer import fingerprint_kernel
+
+    other = torch.tensor([1, 2, 3])
+    with patch.object(fingerprint_kernel, "sum_pieces", return_value=other):
         return fingerprint_kernel.works_on(CPU)
 
 
 @pytest.mark.slow
-def test_a_host_without_a_compiler_has_no_kernel() -> None:
-    assert interpret(works_without_a_compiler) is False
+@pytest.mark.parametrize("host", [works_without_a_compiler, works_with_another_sum])
+def test_a_kernel_that_does_not_work_is_not_used(host: Callable[[], bool]) -> None:
+    assert interpret(host) is False
 
 
 def test_without_triton_torch_sums_on_a_gpu() -> None:
+    expected = sums()
     fingerprint._kernel.cache_clear()
     with as_on_a_gpu, patch.object(fingerprint, "find_spec", return_value=None):
         found = sums()
     fingerprint._kernel.cache_clear()
-    assert found == sums()
+    assert found == expected
