@@ -27,7 +27,7 @@ from .fingerprint import (
 )
 
 _ROWS, _COLUMNS = 32, 1024
-#: Of an address in bytes, and of a row in entries: so many are loaded at once.
+#: If addresses in bytes and rows in entries are multiples of this, loads are of 16 bytes.
 _ALIGNED = 16
 _ENTRIES = {1: tl.int8, 2: tl.int16, 4: tl.int32, 8: tl.int64}
 _STEP, _FIRST, _SECOND = tl.constexpr(STEP), tl.constexpr(FIRST), tl.constexpr(SECOND)
