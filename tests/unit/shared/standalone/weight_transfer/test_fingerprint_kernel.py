@@ -22,23 +22,24 @@ def make(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return (values * 50).to(dtype)
 
 
-def pieces() -> list[Piece]:
+def pieces(device: str) -> list[Piece]:
     """Return pieces of each type and shape, some from the fifth row and the eleventh column on.
 
     Among them are an empty one, a scalar, one not contiguous, and one at an odd address.
     """
     found: list[Piece] = []
     for dtype in TYPES:
-        found += [(make(shape, dtype), 5 * n, 11 * n) for n, shape in enumerate(SHAPES)]
-    tensor = make((64, 96), torch.bfloat16)
+        made = [make(shape, dtype).to(device) for shape in SHAPES]
+        found += [(tensor, 5 * n, 11 * n) for n, tensor in enumerate(made)]
+    tensor = make((64, 96), torch.bfloat16).to(device)
     return [
         *found, (tensor[:0], 0, 0), (tensor.T, 0, 0), (tensor[3], 3, 0), (tensor[0, 0], 0, 0),
         (tensor.reshape(-1)[1:4001].reshape(5, 800), 2**33, 2**40), (tensor, 0, 0),
     ]  # fmt: skip
 
 
-def sums() -> list[int]:
-    found: list[int] = fingerprint_sums(pieces()).tolist()
+def sums(device: str = "cpu") -> list[int]:
+    found: list[int] = fingerprint_sums(pieces(device)).tolist()
     return found
 
 
@@ -54,6 +55,12 @@ def sums_of_the_kernel() -> list[int]:
 @pytest.mark.slow
 def test_the_kernel_gives_the_sums_of_torch() -> None:
     assert interpret(sums_of_the_kernel) == 2 * sums()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_the_sums_of_the_cpu() -> None:
+    assert fingerprint._kernel(torch.device("cuda", torch.cuda.current_device())) is not None
+    assert sums("cuda") == sums()
 
 
 def num_launches() -> int:
