@@ -36,6 +36,7 @@ def write_report(stored: StoredEvaluation, metrics: Mapping[str, SetMetrics]) ->
         "rows": {name: dict(rows_of(one.overall)) for name, one in metrics.items()},
         "headline": headline,
         "tasks_told": tasks_told,
+        "curve_axes": curve_axes,
         "pictures": {
             name: picture_url(drawn)
             for name, one in metrics.items()
@@ -173,6 +174,13 @@ def _of_costs(found: StratumMetrics) -> list[tuple[str, str]]:
     return rows
 
 
+def curve_axes(metrics: SetMetrics) -> tuple[str, str]:
+    """Return the names of a curve's axes. Repair's is about the last programs."""
+    along = "k" if metrics.curve_over == "k" else "drawn tokens a task"
+    solved = "share solved" if metrics.curve_over == "tokens" else "pass@k"
+    return along, solved + ("" if metrics.overall.repair is None else " after the last round")
+
+
 def _picture(name: str, metrics: SetMetrics) -> bytes | None:
     """Return the picture of a set's curve, as PNG; None without a curve."""
     if len(metrics.curve) < 2:
@@ -189,11 +197,11 @@ def _picture(name: str, metrics: SetMetrics) -> bytes | None:
     high: list[Any] = [one.high for one in shares]
     ax.plot(x, [one.value for one in shares], marker="o", color="#2563eb")
     ax.fill_between(x, low, high, color="#2563eb", alpha=0.15)
-    is_over_k = metrics.curve_over == "k"
-    if is_over_k:
+    if metrics.curve_over == "k":
         ax.set_xticks(x)
-    ax.set_xlabel("k" if is_over_k else "drawn tokens a task")
-    ax.set_ylabel("pass@k" if is_over_k else "share solved")
+    along, solved = curve_axes(metrics)
+    ax.set_xlabel(along)
+    ax.set_ylabel(solved)
     ax.set_title(name)
     ax.set_ylim(0, 1)
     ax.grid(alpha=0.25)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assay_trainer.evaluate.evaluation import write_results
-from assay_trainer.evaluate.reporting.report import headline, tasks_told
+from assay_trainer.evaluate.reporting.report import curve_axes, headline, tasks_told
 from assay_trainer.evaluation.records.folder import EvaluationFolder
 from assay_trainer.evaluation.records.protocol import Protocol
 from tests.support.evaluations import GREEDY, RIGHT, write_evaluation
@@ -13,6 +13,7 @@ from tests.support.evaluations import GREEDY, RIGHT, write_evaluation
 BUDGET = Protocol.model_validate(
     {"kind": "budget", "budget_tokens": 250, "samples_per_task": 2, "temperature": 1.0}
 )
+SAMPLED = Protocol.model_validate({"kind": "sampled", "samples_per_task": 2, "temperature": 1.0})
 HOSTILE = "<script>x</script>|\n| forged | 1 | 100% | 100% |\n# forged"
 
 
@@ -47,3 +48,19 @@ def test_a_result_tells_the_number_of_its_tasks(tmp_path: Path, protocol: Protoc
     assert tasks_told(found) == "2 of 3"
     assert "| s | 2 of 3 | 100.0% [" in (tmp_path / "report.md").read_text()
     assert "<td>2 of 3</td>" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "axes"),
+    [(SAMPLED, ("k", "pass@k")), (BUDGET, ("drawn tokens a task", "share solved"))],
+)
+def test_a_curve_tells_what_it_counts(
+    tmp_path: Path, protocol: Protocol, axes: tuple[str, str]
+) -> None:
+    write_evaluation(tmp_path, {"s": {"a": [RIGHT, RIGHT]}}, protocol=protocol)
+    found = write_results(EvaluationFolder(tmp_path))["s"]
+    assert curve_axes(found) == axes
+    assert f"| {axes[0]} | {axes[1]} |" in (tmp_path / "report.md").read_text()
+    repaired = found.overall.model_copy(update={"repair": "its numbers"})
+    along, solved = curve_axes(found.model_copy(update={"overall": repaired}))
+    assert (along, solved) == (axes[0], f"{axes[1]} after the last round")
