@@ -9,6 +9,7 @@ from typing import Protocol
 
 from assay_trainer.comparison.arms import ComparedSet, ComparedTask
 from assay_trainer.evaluation.metrics.outcomes import ERROR_TYPES, accepted, error_type, ran
+from assay_trainer.evaluation.metrics.repair import first_program
 from assay_trainer.evaluation.metrics.shares import majority_is_right
 from assay_trainer.evaluation.pass_at_k import pass_at_k
 from assay_trainer.evaluation.records.protocol import ProtocolKind
@@ -85,6 +86,7 @@ class Metric:
         return self.better is not Better.NEITHER and is_observed
 
 
+ACCEPTED_AT_MULTI = "accepted_at_multi"
 #: Other names that people know: those of published evaluation protocols.
 ALIASES = {
     "accepted@1": "pass@1",
@@ -155,8 +157,11 @@ def _sum(number: SampleValue) -> TaskValue:
 
 
 def _pass_at(k: int) -> TaskValue:
+    """Return the function for a task's pass@k; with repair, of the first programs."""
+
     def value(task: ComparedTask, failed: float | None = None, /) -> float | None:
-        numbers = _numbers(task, task.samples, accepted, failed)
+        firsts = [first_program(one) for one in task.samples]
+        numbers = _numbers(task, firsts, accepted, failed)
         return None if len(numbers) < k else pass_at_k(len(numbers), round(sum(numbers)), k)
 
     return value
@@ -204,7 +209,8 @@ def is_of_programs(tasks: Iterable[ComparedTask]) -> bool:
 def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind) -> list[Metric]:
     """Return the metrics in the order of a report, with pass@k for each of `ks`.
 
-    `kinds` are those of the compared protocols: a majority vote and a budget have their metrics.
+    `kinds` are those of the compared protocols: a majority vote, a budget and repair have their
+    metrics.
     """
     share, higher, known = MetricUnit.SHARE, Better.HIGHER, set(kinds)
     own = {
@@ -212,12 +218,20 @@ def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind)
         ProtocolKind.BUDGET: Metric(
             "solved_in_budget", "solved in the budget", share, higher, _solved
         ),
+        ProtocolKind.REPAIR: Metric(
+            ACCEPTED_AT_MULTI,
+            "accepted after the last round",
+            share,
+            higher,
+            _of_samples(accepted),
+        ),
     }
     truncated = _cost(lambda sample: sample.truncated)
     return [
         *(metric for kind, metric in own.items() if kind in known),
         *(Metric(f"pass@{k}", f"pass@{k}", share, higher, _pass_at(k)) for k in sorted(ks)),
-        *_program_metrics(),
+        # With one test a task, a program passes all tests or none.
+        *_program_metrics(ACCEPTED_AT_MULTI if known == {ProtocolKind.REPAIR} else "pass@1"),
         Metric("truncated", "cut off at the limit", share, Better.LOWER, truncated, is_rare=True),
         *(
             replace(one, value=_if_known(one.value))
@@ -239,7 +253,7 @@ def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind)
     ]
 
 
-def _program_metrics() -> list[Metric]:
+def _program_metrics(twin: str) -> list[Metric]:
     share, higher, lower, neither = MetricUnit.SHARE, Better.HIGHER, Better.LOWER, Better.NEITHER
     ratio = _if_kept(_of_programs(lambda sample: sample.pass_ratio or 0.0))
     title = "tests passed"
@@ -261,8 +275,7 @@ def _program_metrics() -> list[Metric]:
     ]
     found = [
         Metric("execution_success", "execution success", share, higher, _of_programs(ran)),
-        # With one test a task, a program passes all tests or none.
-        Metric("pass_ratio", f"{title}, mean", share, higher, ratio, twin="pass@1"),
+        Metric("pass_ratio", f"{title}, mean", share, higher, ratio, twin=twin),
         *quantiles,
         *errors,
     ]

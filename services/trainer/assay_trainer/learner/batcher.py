@@ -129,7 +129,7 @@ class GroupBatcher:
         return FinishedStep(step, played, self._next_draw, self.state().unfinished)
 
     def next_batch(self) -> GroupBatch:
-        """Return the groups of a step; fewer after `max_groups_per_step` groups with rewards.
+        """Return the groups of a step by draw; fewer after `max_groups_per_step` with rewards.
 
         Groups that failed, were dropped or set aside do not count: others take their places.
 
@@ -157,6 +157,7 @@ class GroupBatcher:
                 self._admit(self._ready.pop(oldest), portion)
             self._watch_drops(portion, most_drops)
         self._open.clear()
+        portion.sort()
         portion.num_asked, portion.num_in_flight = self._num_asked, len(self._draws)
         return portion
 
@@ -266,9 +267,9 @@ class GroupBatcher:
         self._was_unknown.append(False)
         self._played.append(PlayedTask.of(scored))
         if is_scored:
-            self._take(scored, portion)
+            self._take(draw, scored, portion)
 
-    def _take(self, scored: ScoredGroup, portion: GroupBatch) -> None:
+    def _take(self, draw: int, scored: ScoredGroup, portion: GroupBatch) -> None:
         """Add a scored group to the batch, or leave it out: then another takes its place."""
         rewards = self._rewards(scored)
         if not rewards.has_signal:
@@ -279,6 +280,7 @@ class GroupBatcher:
                 reason = DiscardReason.NO_SIGNAL if is_learnt else DiscardReason.NOTHING_TO_LEARN
                 self._discard(reason, scored)
                 return
+        portion.draws.append(draw)
         portion.staleness.append(self._age(scored))
         portion.groups.append(scored)
         if self._overlong is not None:

@@ -6,7 +6,7 @@ from assay_shared.types import Status
 from assay_trainer.comparison.arms import ComparedTask
 from assay_trainer.comparison.metrics import ALIASES, all_metrics, is_of_programs
 from assay_trainer.evaluation.records.protocol import ProtocolKind
-from assay_trainer.evaluation.records.sample_record import SampleRecord
+from assay_trainer.evaluation.records.sample_record import RoundRecord, SampleRecord
 from tests.support.evaluations import make_answer, make_sample
 
 
@@ -124,3 +124,20 @@ def test_programs_are_told_by_tests_or_by_errors() -> None:
 def test_only_the_protocols_of_an_answer_have_their_metrics() -> None:
     assert "majority" not in {one.name for one in all_metrics((1,), [ProtocolKind.GREEDY])}
     assert all_metrics((1,), [ProtocolKind.MAJORITY])[0].name == "majority"
+
+
+def test_repair_has_the_first_programs_and_the_last_ones() -> None:
+    rounds = tuple(
+        RoundRecord(outcome=one, pass_ratio=float(one is Status.ACCEPTED), num_tokens=10)
+        for one in (Status.WRONG_ANSWER, Status.ACCEPTED)
+    )
+    repaired = RIGHT.model_copy(update={"rounds": rounds})
+    at_once = RIGHT.model_copy(update={"index": 1, "rounds": rounds[1:]})
+    never = WRONG.model_copy(update={"index": 2, "rounds": rounds[:1]})
+    task = make_task(repaired, at_once, never)
+    assert value("accepted_at_multi", task) == pytest.approx(2 / 3)
+    assert value("pass@1", task) == pytest.approx(1 / 3)
+    assert value("pass@2", task) == pytest.approx(2 / 3)
+    of_repair = all_metrics((1,), [ProtocolKind.REPAIR])
+    assert of_repair[0].name == "accepted_at_multi"
+    assert {one.twin for one in of_repair} == {None, "accepted_at_multi"}

@@ -101,6 +101,17 @@ def test_of_what_is_ready_the_oldest_request_comes_first() -> None:
     assert taken == [request.key for request in rollouts.sent][: len(taken)]
 
 
+@pytest.mark.parametrize("arrival", [0, -1])
+def test_a_batch_has_the_order_of_its_draws(arrival: int) -> None:
+    feed, rollouts = make_feed(with_signal, groups_per_step=4, max_staleness=0)
+    rollouts.collect = lambda wait_s: [  # type: ignore[method-assign]  # one by one
+        rollouts.play(rollouts.waiting.pop(arrival), rollouts.served)
+    ]
+    serve(feed, rollouts, 1)
+    keys = [one.group.key for one in feed.next_batch().groups]
+    assert keys == [request.key for request in rollouts.sent]
+
+
 class StreamingRollouts(ScriptedRollouts):
     """Inference with `sync: continue`: each tick samples a token of all answers in flight."""
 

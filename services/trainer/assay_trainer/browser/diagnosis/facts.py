@@ -32,3 +32,13 @@ class DiagnosedFacts:
     def recent(self) -> Sequence[StepEvent]:
         """Return the newest steps."""
         return self.steps[-RECENT_STEPS:]
+
+    @property
+    def of_stage(self) -> Sequence[StepEvent]:
+        """Return the steps of the curriculum's last stage: tasks of another one differ from them.
+
+        Without a curriculum, all steps.
+        """
+        stages = [one.curriculum_stage for one in self.steps]
+        others = [at for at, stage in enumerate(stages) if stage != stages[-1]]
+        return self.steps[others[-1] + 1 :] if others else self.steps

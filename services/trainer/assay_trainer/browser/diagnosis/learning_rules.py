@@ -84,7 +84,7 @@ def truncation(facts: DiagnosedFacts) -> Iterator[RunFinding]:
 
 def entropy(facts: DiagnosedFacts) -> Iterator[RunFinding]:
     """Yield a finding if the entropy of the policy's tokens collapsed or exploded."""
-    ends = _ends(facts.steps)
+    ends = _ends(facts.of_stage)
     if ends is None:
         return
     first, last = (fmean(one.entropy for one in end) for end in ends)
@@ -111,12 +111,13 @@ def entropy(facts: DiagnosedFacts) -> Iterator[RunFinding]:
 
 def reward(facts: DiagnosedFacts) -> Iterator[RunFinding]:
     """Yield a finding if the reward falls, or rises without a gain on the held-out tasks."""
-    third = len(facts.steps) // 3
-    if len(facts.steps) < _FEWEST_STEPS:
+    steps = facts.of_stage
+    third = len(steps) // 3
+    if len(steps) < _FEWEST_STEPS:
         return
     first, last = (
         [one.reward for one in some if one.reward is not None]
-        for some in (facts.steps[:third], facts.steps[-third:])
+        for some in (steps[:third], steps[-third:])
     )
     if len(first) < 2 or len(last) < 2:
         return
@@ -126,7 +127,7 @@ def reward(facts: DiagnosedFacts) -> Iterator[RunFinding]:
     if rise < -doubt:
         yield RunFinding(
             "reward_falls",
-            f"the reward in training fell {told} over the run (limit -{doubt:.3f}, two standard "
+            f"the reward in training fell {told} {_over(facts)} (limit -{doubt:.3f}, two standard "
             "errors)",
             "lower grpo.learning_rate, or keep the best checkpoint by evaluation.best",
             rise,
@@ -135,8 +136,8 @@ def reward(facts: DiagnosedFacts) -> Iterator[RunFinding]:
     elif facts.gain is not None and rise > doubt and facts.gain.value <= 0:
         yield RunFinding(
             "reward_without_gain",
-            f"the reward in training rose {told}, and pass@1 on held-out tasks changed by "
-            f"{100 * facts.gain.value:+.1f} points (limit above 0)",
+            f"the reward in training rose {told} {_over(facts)}, and pass@1 on held-out tasks "
+            f"changed by {100 * facts.gain.value:+.1f} points (limit above 0)",
             "the policy may exploit the reward; run `assay audit` on the rubric, read `assay "
             "samples RUN --outcome accepted`, or take more tasks in data.train",
             facts.gain.value,
@@ -194,6 +195,11 @@ def _ends(steps: Sequence[StepEvent]) -> tuple[Sequence[StepEvent], Sequence[Ste
         return None
     number = min(_END_STEPS, len(steps) // 3)
     return steps[:number], steps[-number:]
+
+
+def _over(facts: DiagnosedFacts) -> str:
+    stage = facts.steps[-1].curriculum_stage
+    return "over the run" if stage is None else f"in the stage {stage}"
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

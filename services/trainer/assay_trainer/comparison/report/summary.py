@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from assay_trainer.comparison.anomalies import RuleState
 from assay_trainer.comparison.comparing import ComparisonData
 from assay_trainer.comparison.expectations import ExpectationVerdict
+from assay_trainer.comparison.metrics import ACCEPTED_AT_MULTI
 from assay_trainer.comparison.report.words import (
     amount_text,
     counted,
@@ -20,7 +21,7 @@ from assay_trainer.evaluation.metrics.failed_samples import FailedCount, failed_
 
 _MOST_OTHERS = 8
 #: The metrics of the first sentence: the first of them that a set has.
-_HEADLINES = ("majority", "solved_in_budget", "pass@1")
+_HEADLINES = ("majority", "solved_in_budget", ACCEPTED_AT_MULTI, "pass@1")
 
 
 def summary_of(data: ComparisonData) -> str:
@@ -33,7 +34,7 @@ def summary_of(data: ComparisonData) -> str:
 
 
 def headlines(data: ComparisonData, arm: str) -> list[ComparedRow]:
-    """Return the main row of each whole set: pass@1, or the majority vote."""
+    """Return the main row of each whole set: pass@1, or what its protocol is about."""
     own = [row for row in data.rows if row.arm == arm and row.stratum is None]
     found = []
     for name in dict.fromkeys(row.set for row in own):

@@ -41,6 +41,8 @@ class GroupBatch:
 
     version: int
     groups: list[ScoredGroup] = field(default_factory=list)
+    #: The draw of each group.
+    draws: list[int] = field(default_factory=list)
     #: Samples of the played groups: an answer, with or without a score.
     num_generated: int = 0
     #: Samples with an advantage.
@@ -66,6 +68,7 @@ class GroupBatch:
     values: list[float] = field(default_factory=list)
     #: Variance of the rewards of each group with at least two of them.
     variances: list[float] = field(default_factory=list)
+    #: The age of each group.
     staleness: list[int] = field(default_factory=list)
     #: Sampled tokens of each answer of the groups dropped as too old.
     dropped_lengths: list[int] = field(default_factory=list)
@@ -106,6 +109,13 @@ class GroupBatch:
     def pass_rate(self) -> float | None:
         num_scored = sum(self.outcomes.values())
         return self.outcomes[Status.ACCEPTED] / num_scored if num_scored else None
+
+    def sort(self) -> None:
+        """Sort the groups by draw: sums of an update depend on their order, and arrival is luck."""
+        rows = sorted(zip(self.draws, self.groups, self.staleness, strict=True), key=lambda r: r[0])
+        self.draws = [draw for draw, _, _ in rows]
+        self.groups = [group for _, group, _ in rows]
+        self.staleness = [age for _, _, age in rows]
 
     def count(self, scored: ScoredGroup, refusal: DropReason | None) -> None:
         """Add a group's samples to the sums; failures are counted and enter no other sum.

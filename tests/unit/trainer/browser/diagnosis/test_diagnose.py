@@ -193,6 +193,26 @@ def test_a_rule_sees_its_fault_alone(
     assert rules(opened(sound)) == []
 
 
+def test_a_new_stage_of_a_curriculum_is_no_change_of_the_policy(
+    opened: Callable[..., OpenedRun],
+) -> None:
+    def change(step: int, data: Step) -> Step:
+        if step < 8:
+            return {"curriculum_stage": "easy", "entropy": 0.5, "reward": 0.9 + step % 2 / 50}
+        return {"curriculum_stage": "hard", "entropy": 1.2, "reward": 0.1 + step % 2 / 50}
+
+    assert rules(opened(change)) == []
+
+
+def test_a_fall_within_a_stage_is_told_with_its_stage(opened: Callable[..., OpenedRun]) -> None:
+    def change(step: int, data: Step) -> Step:
+        return {"curriculum_stage": "easy" if step < 3 else "hard", "reward": 0.5 - 0.02 * step}
+
+    (found,) = opened(change).summary().findings
+    assert found.rule == "reward_falls"
+    assert " in the stage hard (limit " in found.message
+
+
 def test_the_real_run_as_it_is_teaches_little(tmp_path: Path) -> None:
     run = make_run(tmp_path / "real")
     run.events.write_text(REAL.read_text())
