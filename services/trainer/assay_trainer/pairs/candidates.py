@@ -18,6 +18,7 @@ from assay_trainer.evaluation.records.protocol import ProtocolKind
 from assay_trainer.evaluation.records.sample_record import EvaluatedTask
 from assay_trainer.pairs.choosing import SamplePair, pairs_of
 from assay_trainer.pairs.order import ChoiceOrder
+from assay_trainer.pairs.unseen import UnseenSettings
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,10 @@ def read_candidates(folders: tuple[Path, ...], order: ChoiceOrder) -> Candidates
 
     Raises:
         NotFound, DatasetError: a folder has no evaluation, or cannot be read.
-        InvalidInput: an evaluation is unfinished, has no sampled answers, or is given twice.
+        InvalidInput: an evaluation is unfinished, has no sampled answers, or is given twice; or no
+            sample has what an option asks for.
     """
-    found = Candidates()
+    found, unseen = Candidates(), UnseenSettings(order)
     names = Counter(path.resolve() for path in folders)
     if twice := [path for path, number in names.items() if number > 1]:
         raise InvalidInput(f"{twice[0]} is given twice", field="EVALUATION")
@@ -70,7 +72,9 @@ def read_candidates(folders: tuple[Path, ...], order: ChoiceOrder) -> Candidates
         stored = read_evaluation(path)
         _check(stored)
         for one in stored.sets.values():
+            unseen.look(one.samples)
             _add_set(found, stored, one, order)
+    unseen.check()
     return found
 
 

@@ -13,7 +13,8 @@ from assay_trainer.data.preferences import open_preferences
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 from assay_trainer.pairs.making import MadePairs, make_pairs
-from assay_trainer.pairs.order import ChoiceOrder, PairsOrder, RejectionType
+from assay_trainer.pairs.options import ScoreKind
+from assay_trainer.pairs.order import ChoiceOrder, PairsOrder, RejectionType, bounds_of
 from assay_trainer.table_source import ImportedSource
 from tests.support.evaluations import RIGHT, WRONG, make_answer, sampled, write_evaluation
 
@@ -185,3 +186,21 @@ def test_nothing_left_is_an_error_that_says_why(tmp_path: Path) -> None:
     (tmp_path / "out" / "x").touch()
     with pytest.raises(Conflict):
         make(tmp_path / "out", folder)
+
+
+@pytest.mark.parametrize(
+    ("choice", "option"),
+    [
+        (ChoiceOrder(hallucination=bounds_of(["fathful<0.5"], "")), "--hallucination"),
+        (ChoiceOrder(format_violation=bounds_of(["frm<1"], "")), "--format-violation"),
+        (ChoiceOrder(confident=bounds_of(["sure>0"], "")), "--confident"),
+        (ChoiceOrder(score=ScoreKind.PASS_RATIO), "--score"),
+    ],
+)
+def test_an_option_that_no_sample_can_fulfil_is_refused(
+    tmp_path: Path, choice: ChoiceOrder, option: str
+) -> None:
+    with pytest.raises(InvalidInput, match="no sample has a") as refused:
+        make(tmp_path / "out", evaluation(tmp_path / "e"), choice=choice)
+    assert refused.value.field == option
+    assert not (tmp_path / "out").exists()

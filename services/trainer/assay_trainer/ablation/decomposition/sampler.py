@@ -24,6 +24,10 @@ class SampleCounts:
     #: Answers cut off at the old limit, and those longer than the new one.
     num_cut: int = 0
     num_longer: int = 0
+    #: Answers with a text that would end them now.
+    num_stopped: int = 0
+    #: All groups, those left out too.
+    num_stored: int = 0
     #: True if an answer has several replies.
     has_turns: bool = False
 
@@ -38,18 +42,20 @@ class SampleCounts:
 
         Of groups left out, answers count, and the groups do not.
         """
-        num_groups = num_flat = num_cut = num_longer = 0
+        num_groups = num_flat = num_cut = num_longer = num_stopped = num_stored = 0
         has_turns = False
         marked = chain(((one, True) for one in groups), ((one, False) for one in left_out))
         for group, is_trained in marked:
+            num_stored += 1
             if is_trained:
                 num_groups += 1
                 num_flat += not group_rewards(group, new.normalise, Overlong.of(new)).has_signal
             for one in group.group.rollouts:
                 num_cut += one.finish_reason is FinishReason.LENGTH
                 num_longer += one.num_sampled > new.max_tokens and not one.turns
+                num_stopped += any(text in one.text for text in new.stop)
                 has_turns = has_turns or bool(one.turns)
-        return cls(num_groups, num_flat, num_cut, num_longer, has_turns)
+        return cls(num_groups, num_flat, num_cut, num_longer, num_stopped, num_stored, has_turns)
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,21 @@ def _of_max_tokens(facts: SamplerFacts) -> _Told:
     return SwitchVerdict.NO_EFFECT, "no answer reaches the limit", 1.0
 
 
+def _of_stop(facts: SamplerFacts) -> _Told:
+    counts = facts.counts
+    if not set(facts.old.stop) <= set(facts.new.stop):
+        return SwitchVerdict.UNKNOWN, "answers may be longer", None
+    if counts.num_stopped:
+        reason = f"{counts.num_stopped} stored answers have a text of it"
+        return SwitchVerdict.ACTS, reason, None
+    num_played = sum(one.num_played for one in facts.events)
+    if counts.has_turns or counts.num_stored < num_played:
+        reason = f"no answer of the {counts.num_stored} stored groups has a text of it; "
+        what = "replies" if counts.has_turns else f"the other {num_played - counts.num_stored}"
+        return SwitchVerdict.UNKNOWN, f"{reason}{what} are not stored", None
+    return SwitchVerdict.NO_EFFECT, "no answer has a text of it", 1.0
+
+
 def _of_most_groups(facts: SamplerFacts) -> _Told:
     least = min(facts.old.max_groups_per_step, facts.new.max_groups_per_step)
     most = max((one.num_without_signal + one.num_groups for one in facts.events), default=0)
@@ -133,7 +154,7 @@ _RULES: dict[str, Callable[[SamplerFacts], _Told]] = {
     "group_size": _OTHER,
     "groups_per_step": _always(SwitchVerdict.ACTS, "a step has another number of groups"),
     "steps": _always(SwitchVerdict.ACTS, "there are other numbers of updates"),
-    "stop": _always(SwitchVerdict.UNKNOWN, "answers may end elsewhere"),
+    "stop": _of_stop,
     "max_staleness": _always(SwitchVerdict.UNKNOWN, "answers may be of older weights"),
     "sync": _always(SwitchVerdict.UNKNOWN, "answers may be of several versions"),
     "max_tokens": _of_max_tokens,

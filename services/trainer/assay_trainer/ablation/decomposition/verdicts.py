@@ -104,7 +104,8 @@ def _of_gradient(verdict: SwitchVerdict) -> str:
     return {
         SwitchVerdict.ACTS: "the updates of the stored batches change",
         SwitchVerdict.WEAK: "the gradients of the stored batches change by less than 1%",
-        SwitchVerdict.SCALE_ONLY: "the gradients change in size alone: a learning rate in disguise",
+        SwitchVerdict.SCALE_ONLY: "the gradients change in size alone: Adam evens that out, or a "
+        "learning rate gives it",
         SwitchVerdict.NO_EFFECT: "the gradients of the stored batches are the same",
         SwitchVerdict.UNKNOWN: "no stored batch has a gradient to compare",
     }.get(verdict, "")

@@ -100,7 +100,7 @@ class NoiseRow(JudgedRow):
     #: Difference of two seeds of one arm: the median and the largest of all pairs.
     median: FiniteFloat
     largest: FiniteFloat
-    #: What 95% of such differences are below, by the deviation.
+    #: What 95% of such differences are below if means are normal, by the deviation.
     floor: FiniteFloat
 
 

@@ -74,7 +74,7 @@ def _judge(
     few = f"{mean.num_seeds} seeds decide nothing" if mean.num_seeds < LEAST_SEEDS else ""
     found = bounds_of(mean, confidence)
     if is_from_0_to_1(arms.values(), key):
-        found = within(found, ()) if goal.against is None else within_difference(found)
+        found = within(found, key[1], ()) if goal.against is None else within_difference(found)
     verdict, case = _with_failed(alone, goal, bound, (arm, other), key, confidence)
     return GoalRow(goal=nothing.goal, found=found, verdict=verdict, reason=few, failed=case)
 

@@ -26,7 +26,7 @@ from assay_trainer.ablation.judging.findings import (
     ValueBounds,
 )
 from assay_trainer.ablation.judging.measurements import Key, MeasuredArm
-from assay_trainer.ablation.metrics import is_lower_better
+from assay_trainer.ablation.metrics import is_bounded, is_lower_better
 
 #: With fewer seeds, nothing is decided: two or three cannot tell their own spread.
 LEAST_SEEDS = 4
@@ -65,7 +65,7 @@ def value_row(arm: MeasuredArm, key: Key, confidence: float) -> TableRow | None:
     if table.size < 2:
         return None
     found = crossed_mean(table)
-    bounds = within(bounds_of(found, confidence), table.ravel())
+    bounds = within(bounds_of(found, confidence), key[1], table.ravel())
     means = [float(one) for one in table.mean(axis=1)]
     return TableRow(
         policy=arm.name,
@@ -87,10 +87,15 @@ def bounds_of(found: CrossedMean, confidence: float) -> ValueBounds:
     return ValueBounds(value=interval.value, low=low, high=high)
 
 
-def within(bounds: ValueBounds, values: Iterable[float]) -> ValueBounds:
-    """Return the bounds of a mean; if all values are from 0 to 1, so are the bounds."""
+def within(bounds: ValueBounds, metric: str, values: Iterable[float]) -> ValueBounds:
+    """Return the bounds of a metric's mean; if all values are from 0 to 1, so are the bounds.
+
+    A number of tokens is not below 0, and may be above 1 though no value is.
+    """
     if bounds.low is None or bounds.high is None:
         return bounds
+    if not is_bounded(metric):
+        return bounds.model_copy(update={"low": max(0.0, bounds.low)})
     if not all(0 <= one <= 1 for one in values):
         return bounds
     return ValueBounds(value=bounds.value, low=max(0.0, bounds.low), high=min(1.0, bounds.high))

@@ -128,11 +128,12 @@ def _rows_of_episodes(file: Path, set_name: str, metrics: Sequence[str]) -> list
 def _row(
     policy: str, set_name: str, metric: str, found: Interval, values: Sequence[float]
 ) -> TableRow:
+    bounds = ValueBounds(value=found.value, low=found.low, high=found.high)
     return TableRow(
         policy=policy,
         kind=KIND,
         set=set_name,
         metric=metric,
-        value=within(ValueBounds(value=found.value, low=found.low, high=found.high), values),
+        value=within(bounds, metric, values),
         num_tasks=len(values),
     )

@@ -259,12 +259,13 @@ def _table(run: AblationRun, found: _Read, keys: Sequence[Key], notes: list[str]
 def _start_row(start: MeasuredRun, key: Key, confidence: float) -> TableRow:
     values = list(start.values[key].values())
     found = mean_over_tasks(values, confidence, 0)
+    bounds = ValueBounds(value=found.value, low=found.low, high=found.high)
     return TableRow(
         policy=START,
         kind=START,
         set=key[0],
         metric=key[1],
-        value=within(ValueBounds(value=found.value, low=found.low, high=found.high), values),
+        value=within(bounds, key[1], values),
         num_tasks=len(values),
         failed=next(iter(failed_counts([start_as_arm(start, [0])], key[0])), None),
     )

@@ -41,7 +41,7 @@ def make_rollout(step: int, group: int, sample: int, *, equal: bool) -> Rollout:
     return Rollout(
         token_ids=ids,
         logprobs=tuple(-5.5 - 0.2 * at for at in range(length)),
-        text="",
+        text="the sum is 4",
         finish_reason=FinishReason.STOP,
         spans=(RolloutSpan(policy=policy, num_tokens=length),),
     )

@@ -97,3 +97,20 @@ def test_dropped_groups_make_the_bound_of_staleness_act() -> None:
     assert idle is not None
     assert busy is not None
     assert (idle.verdict, busy.verdict) == (SwitchVerdict.NO_EFFECT, SwitchVerdict.ACTS)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "num_played", "verdict"),
+    [
+        ([], ["~~~"], 3, SwitchVerdict.NO_EFFECT),
+        ([], ["~~~"], 4, SwitchVerdict.UNKNOWN),  # a group is not stored
+        (["~~~"], [], 3, SwitchVerdict.UNKNOWN),  # answers may be longer
+        ([], ["~~~", "sum"], 4, SwitchVerdict.ACTS),
+    ],
+)
+def test_a_text_that_ends_answers_acts_only_if_one_has_it(
+    old: list[str], new: list[str], num_played: int, verdict: SwitchVerdict
+) -> None:
+    one = found({"stop": old}, {"stop": new}, num_played=num_played)
+    assert one is not None
+    assert one.verdict is verdict

@@ -217,6 +217,19 @@ def test_only_tasks_that_every_seed_of_both_arms_has_are_compared() -> None:
     assert (whole.num_tasks, len(whole.seeds)) == (40, 4)
 
 
+def test_a_number_of_tokens_is_not_below_0_and_may_be_above_1() -> None:
+    tokens = ("held_out", "tokens")
+    runs = {
+        at: MeasuredRun(Path("r"), {tokens: {"a": 0.0, "b": top}}, {}, "w")
+        for at, top in enumerate((0.0, 1.0, 1.0))
+    }
+    row = value_row(MeasuredArm("a", runs), tokens, 0.95)
+    assert row is not None
+    assert row.value.low == 0.0
+    assert row.value.high is not None
+    assert row.value.high > 1.0
+
+
 def test_the_noise_of_equal_arms_is_that_of_their_seeds() -> None:
     means = (0.1, 0.2, 0.4)
     arm = MeasuredArm("a", {at: run_of(np.full(5, mean)) for at, mean in enumerate(means)})

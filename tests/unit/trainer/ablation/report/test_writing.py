@@ -147,7 +147,7 @@ def test_the_page_has_pictures_verdicts_and_noise_and_the_json_reads_back(tmp_pa
     text, page = written(tmp_path, report)
     assert AblationReport.model_validate_json((tmp_path / "report.json").read_bytes()) == report
     assert page.count("data:image/png;base64,") == 4
-    for one in ("NO EFFECT", "PASS", "temperature_twice", "95% are below", "a note", "b has won"):
+    for one in ("NO EFFECT", "PASS", "temperature_twice", "95%, if normal", "a note", "b has won"):
         assert one in text
         assert one in page
     assert "<script>x" not in page
