@@ -13,6 +13,7 @@ from assay_trainer.ablation.ablation_config import CHANGEABLE, AblationConfig, O
 from assay_trainer.ablation.metrics import check_metrics
 from assay_trainer.config import EvaluationConfig, RunConfig
 from assay_trainer.curriculum.winner import with_winner
+from assay_trainer.curriculum_config import Where
 from assay_trainer.objective.losses.table import average_of
 
 #: The tier that measures the start and every arm.
@@ -20,6 +21,7 @@ TIER = "ablation"
 CURVE = "ablation_curve"
 #: A loss has its own, with or without its name.
 _AVERAGE = "grpo.average"
+_STAGES = "curriculum.stages"
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,8 @@ def changed_fields(old: RunConfig, new: RunConfig) -> dict[str, tuple[Any, Any]]
                 found[f"{section}.{key}"] = (mine.get(key), theirs.get(key))
     if _AVERAGE in found and _average(old) == _average(new):
         del found[_AVERAGE]
+    if _STAGES in found and _stages(old) == _stages(new):
+        del found[_STAGES]
     return found
 
 
@@ -193,6 +197,23 @@ def _average(config: RunConfig) -> str | None:
     """Return the average of a run: its loss's own by name or by null."""
     grpo = config.grpo
     return None if grpo is None else average_of(grpo.loss, grpo.average)
+
+
+def _stages(config: RunConfig) -> list[Any]:
+    """Return a curriculum's stages without their names, which give other draws of equal tasks."""
+    return [
+        {
+            **stage.model_dump(mode="json", exclude={"name"}),
+            "where": _values(stage.where),
+            "mix": [(_values(part.where), part.weight) for part in stage.mix],
+        }
+        for stage in (config.curriculum.stages if config.curriculum else ())
+    ]
+
+
+def _values(where: Where) -> dict[str, list[str]]:
+    """Return the values of each tag, sorted."""
+    return {tag: [some] if isinstance(some, str) else sorted(some) for tag, some in where.items()}
 
 
 def _fields(config: RunConfig, section: str) -> dict[str, Any]:

@@ -23,6 +23,10 @@ def write(folder: Path, **changes: Any) -> Path:
     return path
 
 
+def stage(name: str, difficulties: list[str]) -> dict[str, Any]:
+    return {"name": name, "where": {"difficulty": difficulties}, "steps": 4}
+
+
 def goal(arm: str | None, against: str | None, **bound: float) -> dict[str, Any]:
     return {"metric": "pass@1", "arm": arm, "against": against, **bound}
 
@@ -139,6 +143,16 @@ def goal(arm: str | None, against: str | None, **bound: float) -> dict[str, Any]
             },
             "arms.own",
             "the arms kind and own have the same settings",
+        ),
+        (
+            {
+                "arms": {
+                    "first": {"curriculum": {"stages": [stage("a", ["easy", "hard"])]}},
+                    "own": {"curriculum": {"stages": [stage("b", ["hard", "easy"])]}},
+                },
+            },
+            "arms.own",
+            "the arms first and own have the same settings",
         ),
     ],
 )
