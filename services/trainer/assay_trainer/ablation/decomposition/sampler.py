@@ -81,6 +81,11 @@ def sampler_finding(changed: Collection[str], facts: SamplerFacts) -> SamplerFin
     return SamplerFinding(verdict=verdict, reason=reason, jaccard=jaccard)
 
 
+def acts_by_answers(changed: Collection[str]) -> bool:
+    """Return True if settings act only by the answers that are trained on."""
+    return all(name == "grpo.stop" or name.startswith("curriculum") for name in changed)
+
+
 def _of_flat(facts: SamplerFacts) -> _Told:
     num_trained = facts.counts.num_groups
     num_flat = sum(one.num_without_signal + one.num_flat_before for one in facts.events)

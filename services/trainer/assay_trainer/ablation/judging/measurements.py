@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from assay_shared.runs.run_folder import RunFolder
+from assay_shared.types import Scored
 from assay_shared.weights import checkpoint as weights
 from assay_trainer.ablation.ablation_folder import AblationFolder
+from assay_trainer.ablation.decomposition.batches import step_events
 from assay_trainer.ablation.judging.crossed import Floats
 from assay_trainer.ablation.metrics import metric_of
 from assay_trainer.evaluation.metrics.outcomes import scored
@@ -49,6 +51,8 @@ class MeasuredRun:
     weights: str
     #: Numbers of the draws that were trained on.
     draws: frozenset[int] = frozenset()
+    #: Of all answers and rewards that were trained on, in order; empty if some are not stored.
+    samples: str = ""
     #: By set, the failed samples and all samples.
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     #: By set and metric, the tasks with failed samples.
@@ -108,6 +112,7 @@ def read_run(folder: AblationFolder, run: Path, metrics: Sequence[str]) -> Measu
         digests={**_of_evaluator(stored), **_of_training(RunFolder(run))},
         weights=str(stored.record.policy.digest),
         draws=trained_draws(RunFolder(run)),
+        samples=samples_digest(RunFolder(run)),
         counts={
             name: (len(one.samples) - len(scored(one.samples)), len(one.samples))
             for name, one in stored.sets.items()
@@ -185,6 +190,20 @@ def trained_draws(run: RunFolder) -> frozenset[int]:
     keys = (one.group.key for one in read_rollouts(run.rollouts) if not one.superseded)
     numbers = (key.split("/")[1] for key in keys if key.count("/") > 1)
     return frozenset(int(one) for one in numbers if one.isdecimal())
+
+
+def samples_digest(run: RunFolder) -> str:
+    """Return the digest of a run's trained answers and rewards, by step; empty if some are gone."""
+    hashed, num_groups = hashlib.sha256(), 0
+    for one in read_rollouts(run.rollouts):
+        if one.superseded:
+            continue
+        num_groups += 1
+        answers = [rollout.token_ids for rollout in one.group.rollouts]
+        rewards = [reward.value if isinstance(reward, Scored) else None for reward in one.rewards]
+        hashed.update(json.dumps([one.step, one.group.task.id, answers, rewards]).encode())
+    is_whole = num_groups == sum(step.num_groups for step in step_events(run))
+    return hashed.hexdigest() if num_groups and is_whole else ""
 
 
 def shared_draws(arm: MeasuredArm, other: MeasuredArm) -> float | None:

@@ -1,7 +1,7 @@
 """From the finished runs of an ablation to its report."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from assay_shared.errors import AssayError
@@ -17,6 +17,7 @@ from assay_trainer.ablation.decomposition.findings import (
     PlantedChanges,
     SwitchVerdict,
 )
+from assay_trainer.ablation.decomposition.sampler import acts_by_answers
 from assay_trainer.ablation.judging.differences import failed_counts, start_as_arm
 from assay_trainer.ablation.judging.findings import (
     AblationReport,
@@ -186,15 +187,27 @@ def _arm_row(
     differing = refused(found.arms[plan.arms[0].name], found.arms[arm.name])
     if differing:
         row = row.model_copy(update={"state": REFUSED, "reason": "; ".join(differing[:4])})
-    elif against is not None and _has_equal_weights(found.arms[arm.name], found.arms[against]):
-        verdict = SwitchVerdict.NO_EFFECT
-        told = f"after training, its weights are those of {against} in every seed"
-        if not any(_is_updated(one) for name in (arm.name, against) for one in _runs(run, name)):
-            verdict = SwitchVerdict.UNKNOWN
-            told = f"no update was made in it or in {against}, as where no group has signal"
-        row = row.model_copy(update={"state": verdict.value, "reason": told})
+    elif against is not None:
+        row = row.model_copy(update=_without_effect(run, found, (arm.name, against), changed))
     shared = shared_draws(found.arms[arm.name], found.arms[against]) if against else None
     return row.model_copy(update={**_costs(run, arm, seed), "shared_draws": shared})
+
+
+def _without_effect(
+    run: AblationRun, found: _Read, names: tuple[str, str], changed: Collection[str]
+) -> dict[str, str]:
+    """Return state and reason of an arm that was trained as the other one was; else nothing."""
+    arm, other = (found.arms[name] for name in names)
+    if _has_equal_weights(arm, other):
+        if any(_is_updated(one) for name in names for one in _runs(run, name)):
+            told = f"after training, its weights are those of {names[1]} in every seed"
+            return {"state": SwitchVerdict.NO_EFFECT.value, "reason": told}
+        told = f"no update was made in it or in {names[1]}, as where no group has signal"
+        return {"state": SwitchVerdict.UNKNOWN.value, "reason": told}
+    if changed and acts_by_answers(changed) and _has_equal_samples(arm, other):
+        told = f"it trained on the answers and rewards of {names[1]} in every step and seed"
+        return {"state": SwitchVerdict.NO_EFFECT.value, "reason": told}
+    return {}
 
 
 def _has_equal_weights(arm: MeasuredArm, other: MeasuredArm) -> bool:
@@ -203,6 +216,16 @@ def _has_equal_weights(arm: MeasuredArm, other: MeasuredArm) -> bool:
         for seed, run in arm.runs.items()
         if seed in other.runs
     )
+
+
+def _has_equal_samples(arm: MeasuredArm, other: MeasuredArm) -> bool:
+    """Return True if both arms trained on the same, in every seed.
+
+    Their weights may differ all the same: an engine rounds log-probabilities by what else is in a
+    batch.
+    """
+    pairs = [(run, other.runs[seed]) for seed, run in arm.runs.items() if seed in other.runs]
+    return all(run.samples and run.samples == theirs.samples for run, theirs in pairs)
 
 
 def _is_updated(run: RunFolder) -> bool:

@@ -15,7 +15,11 @@ from assay_shared.runs.run_folder import RunFolder, RunStatus, write_atomically,
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.ablation.ablation_folder import AblationFolder
 from assay_trainer.ablation.arms import AblationPlan, read_ablation
-from assay_trainer.ablation.decomposition.findings import PlantedChanges, SwitchVerdict
+from assay_trainer.ablation.decomposition.findings import (
+    Decomposition,
+    PlantedChanges,
+    SwitchVerdict,
+)
 from assay_trainer.ablation.judging.findings import AblationReport, JudgedVerdict
 from assay_trainer.ablation.report import words
 from assay_trainer.ablation.report.making import make_report, notes_of_equal_metrics
@@ -263,6 +267,31 @@ def test_an_arm_that_ends_in_the_same_weights_has_no_effect(finished: AblationRu
     report = made(finished)
     assert {arm.name: arm.state for arm in report.arms}["kl"] == "NO EFFECT"
     assert "kl" not in report.ranking
+
+
+@pytest.mark.parametrize(
+    ("setting", "state"), [("grpo.stop", "NO EFFECT"), ("grpo.kl_weight", "COMPARED")]
+)
+def test_an_arm_that_trained_on_the_same_answers_has_no_effect(
+    finished: AblationRun, setting: str, state: str
+) -> None:
+    unknown = SwitchVerdict.UNKNOWN
+    parts = Decomposition(
+        arm="rate", previous="kl", run="r", changed={setting: ("a", "b")}, batches=[],
+        sampler=None, verdict=unknown, reason="nobody knows",
+    )  # fmt: skip
+    write_atomically(finished.folder.decomposition("rate"), parts.model_dump_json())
+    (row,) = (arm for arm in made(finished).arms if arm.name == "rate")
+    assert row.state == state
+    if state == "NO EFFECT":
+        assert row.reason == "it trained on the answers and rewards of kl in every step and seed"
+    for number, other in enumerate(make_groups(2)):
+        run = RunFolder(finished.folder.run("rate", 3))
+        append_rollout(run.rollouts, other, 2, 2**24)
+        if number == 0:  # the others of the step are not stored
+            run.record("step", **step_event(2))
+            assert {one.name: one.state for one in made(finished).arms}["rate"] == "COMPARED"
+    assert {one.name: one.state for one in made(finished).arms}["rate"] == "COMPARED"
 
 
 @pytest.mark.parametrize("has_steps", [False, True])
