@@ -1,4 +1,4 @@
-"""Options of `assay data pairs` that no sample can fulfil: they would do nothing, unseen."""
+"""Options of `assay data pairs` beyond all samples: they would do nothing, unseen."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ _MOST_NAMED = 20
 
 
 class UnseenSettings:
-    """The bounds and the score that no sample had so far."""
+    """The bounds and the score without a sample so far."""
 
     def __init__(self, order: ChoiceOrder) -> None:
         self._bounds = [

@@ -82,7 +82,7 @@ def sampler_finding(changed: Collection[str], facts: SamplerFacts) -> SamplerFin
 
 
 def acts_by_answers(changed: Collection[str]) -> bool:
-    """Return True if settings act only by the answers that are trained on."""
+    """Return True if settings act by the trained answers alone."""
     return all(name == "grpo.stop" or name.startswith("curriculum") for name in changed)
 
 

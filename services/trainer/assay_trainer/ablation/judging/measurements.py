@@ -51,7 +51,7 @@ class MeasuredRun:
     weights: str
     #: Numbers of the draws that were trained on.
     draws: frozenset[int] = frozenset()
-    #: Of all answers and rewards that were trained on, in order; empty if some are not stored.
+    #: Of all trained answers and rewards, in order; empty if some are not stored.
     samples: str = ""
     #: By set, the failed samples and all samples.
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
