@@ -221,7 +221,7 @@ def _has_equal_weights(arm: MeasuredArm, other: MeasuredArm) -> bool:
 def _has_equal_samples(arm: MeasuredArm, other: MeasuredArm) -> bool:
     """Return True if both arms trained on the same, in every seed.
 
-    Their weights may differ all the same: an engine rounds log-probabilities by the rest of a batch.
+    Weights may differ all the same: an engine rounds log-probabilities by the rest of a batch.
     """
     pairs = [(run, other.runs[seed]) for seed, run in arm.runs.items() if seed in other.runs]
     return all(run.samples and run.samples == theirs.samples for run, theirs in pairs)
