@@ -157,7 +157,6 @@ class GroupBatcher:
                 self._admit(self._ready.pop(oldest), portion)
             self._watch_drops(portion, most_drops)
         self._open.clear()
-        portion.sort()
         portion.num_asked, portion.num_in_flight = self._num_asked, len(self._draws)
         return portion
 
@@ -280,9 +279,7 @@ class GroupBatcher:
                 reason = DiscardReason.NO_SIGNAL if is_learnt else DiscardReason.NOTHING_TO_LEARN
                 self._discard(reason, scored)
                 return
-        portion.draws.append(draw)
-        portion.staleness.append(self._age(scored))
-        portion.groups.append(scored)
+        portion.take(draw, scored, self._age(scored))
         if self._overlong is not None:
             pairs = zip(scored.group.rollouts, rewards.rewards_G, strict=True)
             told = [self._overlong.touches(rollout) for rollout, r in pairs if r is not None]

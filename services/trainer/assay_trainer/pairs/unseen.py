@@ -1,4 +1,4 @@
-"""Options of `assay data pairs` beyond all samples: they would do nothing, unseen."""
+"""Refusal of options of `assay data pairs` without a sample to act on."""
 
 from collections.abc import Iterable
 
@@ -43,7 +43,8 @@ class UnseenSettings:
             raise InvalidInput(
                 "no sample has a share of passed tests", field="--score", hint="auto or reward"
             )
-        for option, bound in self._bounds:
+        if self._bounds:
+            option, bound = self._bounds[0]
             names = ", ".join(sorted(self._components)[:_MOST_NAMED]) or "none"
             raise InvalidInput(
                 f"no sample has a component or a judge's grade {bound.name!r}",

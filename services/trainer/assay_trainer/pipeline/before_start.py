@@ -51,29 +51,41 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
 def check_place(folder: Path, settings: ServiceSettings) -> None:
     """Check that inference reads weights from a folder that is to be made for a run.
 
-    Nothing is checked while inference does not answer, nor with uploads, which need no folder.
-
     Raises:
         ConfigError: inference reads nothing there.
     """
-    if settings.weight_transfer == "upload":
-        return
-    place = FolderWeights(path=str(folder.resolve()))
-
-    async def check() -> None:
-        async with InferenceClient.from_settings(settings, retry=NO_RETRY) as client:
-            await client.check_weights(place)
-
     try:
-        with suppress(NotReady, TimedOut, Unreachable, WeightsRefused):  # it has no weights yet
-            asyncio.run(check())
+        with suppress(WeightsRefused):  # the folder has no weights yet
+            ask_inference(folder, settings)
     except InvalidInput as error:
         raise ConfigError(
-            f"inference reads no weights from {place.path}",
+            f"inference reads no weights from {folder.resolve()}",
             field="--folder",
             hint="choose a folder within ASSAY_RUNS of the inference service, or name a folder "
             "above it in ASSAY_INFERENCE_WEIGHT_ROOTS there",
         ) from error
+
+
+def ask_inference(folder: Path, settings: ServiceSettings) -> None:
+    """Ask inference if it would serve the weights in a folder.
+
+    An upload needs no folder, and inference that does not answer says nothing: then nothing is
+    raised.
+
+    Raises:
+        InvalidInput: inference does not read this folder.
+        WeightsRefused: its engine does not serve this model or its tokenizer, or there is none.
+    """
+    if settings.weight_transfer == "upload":
+        return
+    source = FolderWeights(path=str(folder.resolve()))
+
+    async def ask() -> None:
+        async with InferenceClient.from_settings(settings, retry=NO_RETRY) as client:
+            await client.check_weights(source)
+
+    with suppress(NotReady, TimedOut, Unreachable):
+        asyncio.run(ask())
 
 
 def check_machine(config: RunConfig) -> None:

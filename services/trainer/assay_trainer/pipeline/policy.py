@@ -1,9 +1,7 @@
 """The policy of a run: its first weights, the model each stage leaves, and their publisher."""
 
-import asyncio
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,18 +13,16 @@ from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import (
     ConfigError,
     DatasetError,
-    NotReady,
-    TimedOut,
-    Unreachable,
     WeightsRefused,
 )
-from assay_shared.types import FolderWeights, Task
+from assay_shared.types import Task
 from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.data.tokenization import answered_token_ids, refused_by_template
 from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.network.adapters import add_adapter
 from assay_trainer.learner.network.model import create_policy, load_policy
+from assay_trainer.pipeline.before_start import ask_inference
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.hub_names import download_policy
 from assay_trainer.pipeline.run_sets import RunSets
@@ -111,17 +107,8 @@ def check_servable(run: RunContext) -> None:
         InvalidInput: inference reads no folder of this run.
         ConfigError: the engine does not serve this model or its tokenizer.
     """
-    if run.settings.weight_transfer == "upload":
-        return
-    folder = FolderWeights(path=str((run.folder.path / "models" / "initial").resolve()))
-
-    async def check() -> None:
-        async with InferenceClient.from_settings(run.settings, retry=NO_RETRY) as client:
-            await client.check_weights(folder)
-
     try:
-        with suppress(Unreachable, NotReady, TimedOut):
-            asyncio.run(check())
+        ask_inference(run.folder.path / "models" / "initial", run.settings)
     except WeightsRefused as error:
         policy = run.config.policy.hub or run.config.policy.folder or "the new model"
         raise ConfigError(

@@ -22,7 +22,7 @@ Piece = tuple[torch.Tensor, int, int]
 
 #: Entries per block of torch's operations: each takes 8 bytes during the multiplication.
 BLOCK_ENTRIES = 2**24
-#: Pieces of one kernel. Pieces may be made as they are read, and live until then.
+#: Bytes of one kernel's pieces. A piece may be a copy, and lives until its kernel has begun.
 BATCH_BYTES = 2**29
 #: Factors of more rows or columns are not kept, nor of more shapes: 2 MiB each.
 MAX_KEPT_FACTORS, MAX_KEPT_SHAPES = 2**18, 64
@@ -56,8 +56,9 @@ def fingerprints(pieces: Iterable[Piece]) -> list[int]:
 
 
 def fingerprint_sums(pieces: Iterable[Piece], block_entries: int = BLOCK_ENTRIES) -> torch.Tensor:
-    """Return int64 (pieces,) on the pieces' device, without waiting for it: modulo 2^64, each
-    entry is a fingerprint. Entries of disjoint pieces may be summed.
+    """Return the fingerprints, modulo 2^64, as int64 (pieces,) on the pieces' device.
+
+    It does not wait for the device. Those of disjoint pieces of a tensor may be summed.
 
     A GPU sums many pieces in one kernel, where it can: a model has hundreds of tensors, and to
     start a kernel for each takes longer than to read them.
@@ -97,23 +98,28 @@ def _kind(piece: Piece) -> tuple[bool, int]:
 
 def bits_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return the bits of a tensor's entries as integers (rows, columns)."""
-    rows = tensor.detach().reshape(1, 1) if tensor.ndim == 0 else tensor.detach()
+    rows = _rows(tensor)
     num_columns = rows.numel() // rows.shape[0]
     return rows.reshape(rows.shape[0], num_columns).view(BITS[tensor.element_size()])
+
+
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with an axis of rows at least."""
+    return tensor.detach().reshape(1, 1) if tensor.ndim == 0 else tensor.detach()
 
 
 def block_sum(
     tensor: torch.Tensor,
     first_row: int,
     first_column: int,
-    block_entries: int,
-    factors: "Factors",
+    block_entries: int = BLOCK_ENTRIES,
+    factors: "Factors | None" = None,
 ) -> torch.Tensor:
     """Return the fingerprint of a piece as an int64 scalar, by torch's operations."""
     total = torch.zeros((), dtype=torch.int64, device=tensor.device)
     if tensor.numel() == 0:
         return total
-    rows = tensor.detach().reshape(1, 1) if tensor.ndim == 0 else tensor.detach()
+    factors, rows = factors or Factors(), _rows(tensor)
     num_rows, num_columns = rows.shape[0], rows.numel() // rows.shape[0]
     columns_at_once = min(num_columns, block_entries)
     rows_at_once = max(1, block_entries // columns_at_once)

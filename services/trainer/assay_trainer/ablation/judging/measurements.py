@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -103,16 +103,17 @@ def read_run(folder: AblationFolder, run: Path, metrics: Sequence[str]) -> Measu
     """
     stored = read_evaluation(folder.measured(run).path)
     check_metrics(stored)
+    trained = _read_trained(RunFolder(run))
     numbers = [
         _numbers_of(name, metric, one) for name, one in stored.sets.items() for metric in metrics
     ]
     return MeasuredRun(
         path=run,
         values={one.key: one.values for one in numbers},
-        digests={**_of_evaluator(stored), **_of_training(RunFolder(run))},
+        digests={**_of_evaluator(stored), **_of_training(RunFolder(run)), **trained.rubrics},
         weights=str(stored.record.policy.digest),
-        draws=trained_draws(RunFolder(run)),
-        samples=samples_digest(RunFolder(run)),
+        draws=trained.draws,
+        samples=trained.samples,
         counts={
             name: (len(one.samples) - len(scored(one.samples)), len(one.samples))
             for name, one in stored.sets.items()
@@ -167,43 +168,48 @@ def _of_evaluator(stored: StoredEvaluation) -> dict[str, str]:
 
 
 def _of_training(run: RunFolder) -> dict[str, str]:
-    """Return the digests of a run's tasks and rubrics; of the start's weights if it trained."""
+    """Return the digest of a run's tasks; that of the start's weights too if it trained."""
     found = {"tasks": hashlib.sha256(run.tasks.read_bytes()).hexdigest()}
     config = json.loads(run.config.read_text())["config"]
     if config.get("grpo") is None:
         return found
     found["start's weights"] = weights.digest(run.path / "models" / "initial")
-    return found | _rubrics(one.scorer for one in read_rollouts(run.rollouts))
+    return found
 
 
-def _rubrics(scorers: Iterable[str]) -> dict[str, str]:
-    """Return the digests of each rubric that a run has trained on."""
+@dataclass(frozen=True)
+class _Trained:
+    """What the stored groups of a run tell of its training."""
+
+    #: By name, the digests of each rubric.
+    rubrics: dict[str, str]
+    draws: frozenset[int]
+    samples: str
+
+
+def _read_trained(run: RunFolder) -> _Trained:
+    """Read a run's groups once; those that a resume has replaced tell of rubrics alone."""
     versions: dict[str, set[str]] = {}
-    for scorer in scorers:
-        name, _, digest = scorer.partition("@")
-        versions.setdefault(f"{_RUBRIC}{name}", set()).add(digest)
-    return {name: " ".join(sorted(digests)) for name, digests in versions.items()}
-
-
-def trained_draws(run: RunFolder) -> frozenset[int]:
-    """Return the draws of a run's trained groups, without those that a resume has replaced."""
-    keys = (one.group.key for one in read_rollouts(run.rollouts) if not one.superseded)
-    numbers = (key.split("/")[1] for key in keys if key.count("/") > 1)
-    return frozenset(int(one) for one in numbers if one.isdecimal())
-
-
-def samples_digest(run: RunFolder) -> str:
-    """Return the digest of a run's trained answers and rewards, by step; empty if some are gone."""
+    draws: set[int] = set()
     hashed, num_groups = hashlib.sha256(), 0
     for one in read_rollouts(run.rollouts):
+        name, _, digest = one.scorer.partition("@")
+        versions.setdefault(f"{_RUBRIC}{name}", set()).add(digest)
         if one.superseded:
             continue
         num_groups += 1
+        _, *parts = one.group.key.split("/")
+        if len(parts) > 1 and parts[0].isdecimal():
+            draws.add(int(parts[0]))
         answers = [rollout.token_ids for rollout in one.group.rollouts]
         rewards = [reward.value if isinstance(reward, Scored) else None for reward in one.rewards]
         hashed.update(json.dumps([one.step, one.group.task.id, answers, rewards]).encode())
     is_whole = num_groups == sum(step.num_groups for step in step_events(run))
-    return hashed.hexdigest() if num_groups and is_whole else ""
+    return _Trained(
+        rubrics={name: " ".join(sorted(digests)) for name, digests in versions.items()},
+        draws=frozenset(draws),
+        samples=hashed.hexdigest() if num_groups and is_whole else "",
+    )
 
 
 def shared_draws(arm: MeasuredArm, other: MeasuredArm) -> float | None:

@@ -1,5 +1,6 @@
 """The groups of a step, with statistics of their collection."""
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -110,12 +111,15 @@ class GroupBatch:
         num_scored = sum(self.outcomes.values())
         return self.outcomes[Status.ACCEPTED] / num_scored if num_scored else None
 
-    def sort(self) -> None:
-        """Sort the groups by draw: sums of an update depend on their order, and arrival is luck."""
-        rows = sorted(zip(self.draws, self.groups, self.staleness, strict=True), key=lambda r: r[0])
-        self.draws = [draw for draw, _, _ in rows]
-        self.groups = [group for _, group, _ in rows]
-        self.staleness = [age for _, _, age in rows]
+    def take(self, draw: int, scored: ScoredGroup, age: int) -> None:
+        """Add a group to train on, in its place by draw.
+
+        An update's sums depend on the order of groups, and their arrival is luck.
+        """
+        at = bisect(self.draws, draw)
+        self.draws.insert(at, draw)
+        self.groups.insert(at, scored)
+        self.staleness.insert(at, age)
 
     def count(self, scored: ScoredGroup, refusal: DropReason | None) -> None:
         """Add a group's samples to the sums; failures are counted and enter no other sum.
