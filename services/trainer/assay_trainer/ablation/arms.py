@@ -1,7 +1,7 @@
 """The run files of an ablation: of its start, and of each arm for each seed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +13,12 @@ from assay_trainer.ablation.ablation_config import CHANGEABLE, AblationConfig, O
 from assay_trainer.ablation.metrics import check_metrics
 from assay_trainer.config import EvaluationConfig, RunConfig
 from assay_trainer.curriculum.winner import with_winner
-from assay_trainer.curriculum_config import Where
+from assay_trainer.curriculum_config import StageConfig, Where
 from assay_trainer.objective.losses.table import average_of
 
 #: The tier that measures the start and every arm.
 TIER = "ablation"
 CURVE = "ablation_curve"
-#: A loss has its own, with or without its name.
-_AVERAGE = "grpo.average"
-_STAGES = "curriculum.stages"
 
 
 @dataclass(frozen=True)
@@ -186,10 +183,9 @@ def changed_fields(old: RunConfig, new: RunConfig) -> dict[str, tuple[Any, Any]]
         for key in sorted({*mine, *theirs}):
             if mine.get(key) != theirs.get(key):
                 found[f"{section}.{key}"] = (mine.get(key), theirs.get(key))
-    if _AVERAGE in found and _average(old) == _average(new):
-        del found[_AVERAGE]
-    if _STAGES in found and _stages(old) == _stages(new):
-        del found[_STAGES]
+    for key, meaning in _MEANINGS.items():
+        if key in found and meaning(old) == meaning(new):
+            del found[key]
     return found
 
 
@@ -204,16 +200,37 @@ def _stages(config: RunConfig) -> list[Any]:
     return [
         {
             **stage.model_dump(mode="json", exclude={"name"}),
-            "where": _values(stage.where),
-            "mix": [(_values(part.where), part.weight) for part in stage.mix],
+            "where": [],
+            "mix": _parts(stage),
         }
         for stage in (config.curriculum.stages if config.curriculum else ())
     ]
 
 
+def _parts(stage: StageConfig) -> list[tuple[dict[str, list[str]], float]]:
+    """Return the tasks of a stage's parts, each with its share of the samples."""
+    parts = [(one.where, one.weight) for one in stage.mix] or [(stage.where, 1.0)]
+    whole = sum(weight for _, weight in parts)
+    return [(_values(where), round(weight / whole, 9)) for where, weight in parts]
+
+
 def _values(where: Where) -> dict[str, list[str]]:
-    """Return the values of each tag, sorted."""
-    return {tag: [some] if isinstance(some, str) else sorted(some) for tag, some in where.items()}
+    """Return the values of each tag, sorted, each once."""
+    return {
+        tag: [some] if isinstance(some, str) else sorted(set(some)) for tag, some in where.items()
+    }
+
+
+def _stops(config: RunConfig) -> list[str]:
+    return sorted(set(config.grpo.stop)) if config.grpo is not None else []
+
+
+#: Settings that say one thing in several ways, with the function that returns what they say.
+_MEANINGS: dict[str, Callable[[RunConfig], Any]] = {
+    "grpo.average": _average,  # a loss has its own, with or without its name
+    "grpo.stop": _stops,
+    "curriculum.stages": _stages,
+}
 
 
 def _fields(config: RunConfig, section: str) -> dict[str, Any]:

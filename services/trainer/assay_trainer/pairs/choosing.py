@@ -87,6 +87,8 @@ def _usable(
             dropped["episode"] += 1
         elif not all(bound.holds(one) for bound in order.confident):
             dropped["not_confident"] += 1
+        elif order.score is ScoreKind.PASS_RATIO and one.pass_ratio is None:
+            dropped["no_pass_ratio"] += 1
         else:
             found.append(one)
     return found

@@ -51,9 +51,13 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
 def check_place(folder: Path, settings: ServiceSettings) -> None:
     """Check that inference reads weights from a folder that is to be made for a run.
 
+    One that exists is refused when it is to be made.
+
     Raises:
         ConfigError: inference reads nothing there.
     """
+    if folder.exists():
+        return
     try:
         with suppress(WeightsRefused):  # the folder has no weights yet
             ask_inference(folder, settings)

@@ -7,8 +7,11 @@ import pytest
 import yaml
 
 from assay_shared.errors import ConfigError, DatasetError
+from assay_shared.settings.run_file import parse_config
 from assay_shared.types import EnvironmentTask, Role, Task
+from assay_trainer.ablation.arms import changed_fields
 from assay_trainer.ablation.plan_rules import read_checked
+from assay_trainer.config import RunConfig
 from assay_trainer.grpo_config import GRPOConfig
 from tests.unit.trainer.ablation.test_arms import ARMS, FILES, RUN
 
@@ -21,6 +24,15 @@ def write(folder: Path, **changes: Any) -> Path:
     values = {"run": RUN, "arms": ARMS, "evaluation": {"metrics": ["pass@1", "reward"]}}
     path.write_text(yaml.safe_dump(values | changes, sort_keys=False))
     return path
+
+
+EASY: dict[str, Any] = {"difficulty": "easy"}
+HARD: dict[str, Any] = {"difficulty": ["hard"]}
+
+
+def mixed(*parts: tuple[dict[str, Any], float]) -> dict[str, Any]:
+    mix = [{"where": where, "weight": weight} for where, weight in parts]
+    return {"curriculum": {"stages": [{"name": "m", "mix": mix, "steps": 4}]}}
 
 
 def stage(name: str, difficulties: list[str]) -> dict[str, Any]:
@@ -212,3 +224,33 @@ def test_a_set_of_or_debug_has_its_metrics_and_its_missing_file_is_told(tmp_path
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_every_example_file_can_be_decided(file: Path) -> None:
     assert read_checked(file, needs_files=False).arms
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        (mixed((EASY, 1), (HARD, 3)), mixed((EASY, 2), (HARD, 6)), True),
+        (mixed((EASY, 1), (HARD, 3)), mixed((EASY, 1), (HARD, 2)), False),
+        (mixed((EASY, 1), (HARD, 3)), mixed((HARD, 3), (EASY, 1)), False),
+        (mixed((EASY, 1)), {"curriculum": {"stages": [stage("s", ["easy", "easy"])]}}, True),
+        ({"grpo.stop": ["a", "b"]}, {"grpo.stop": ["b", "a"]}, True),
+        ({"grpo.stop": ["a", "b"]}, {"grpo.stop": ["a"]}, False),
+    ],
+)
+def test_arms_are_the_same_by_what_their_settings_say(
+    first: dict[str, Any], second: dict[str, Any], is_same: bool
+) -> None:
+    values = {
+        "policy": {"new": {}},
+        "data": {
+            "train": {"kind": "generated", "num_tasks": 4},
+            "held_out": {"kind": "generated", "num_tasks": 2},
+        },
+    }
+    configs = []
+    for one in (first, second):
+        grpo = {key.removeprefix("grpo."): v for key, v in one.items() if key != "curriculum"}
+        curriculum = {key: v for key, v in one.items() if key == "curriculum"}
+        run = values | {"grpo": {"steps": 4} | grpo} | curriculum
+        configs.append(parse_config(RunConfig, run, source="a test"))
+    assert (changed_fields(*configs) == {}) is is_same

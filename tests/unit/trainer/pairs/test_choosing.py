@@ -86,6 +86,15 @@ def test_code_is_compared_by_its_tests() -> None:
     assert pairs_of(found, ChoiceOrder(accepted_only=True)).dropped == {"none_accepted": 1}
 
 
+def test_samples_without_tests_are_left_out_by_their_share() -> None:
+    found = samples(1.0, 0.0, 0.0)
+    found[0] = found[0].model_copy(update={"pass_ratio": 1.0})
+    found[1] = found[1].model_copy(update={"pass_ratio": 0.25})
+    chosen = pairs_of(found, ChoiceOrder(score=ScoreKind.PASS_RATIO))
+    assert [(one.chosen_score, one.rejected_score) for one in chosen.pairs] == [(1.0, 0.25)]
+    assert chosen.dropped == {"no_pass_ratio": 1}
+
+
 def test_samples_without_confidence_are_left_out() -> None:
     sure, unsure = ({"sure": value} for value in (0.9, 0.4))
     found = [
