@@ -53,8 +53,11 @@ def ablate(
     elif file is not None and plan:
         from assay_trainer.ablation.plan_rules import read_checked
         from assay_trainer.ablation.plan_view import show_plan
+        from assay_trainer.pipeline.before_start import check_place
 
         _lanes(lane, settings)
+        if folder is not None:
+            check_place(folder, settings)
         show_plan(read_checked(file, tuple(changes or ()), needs_files=False), Console())
     else:
         lanes = _lanes(lane, settings)
@@ -70,14 +73,16 @@ def _begun(
     from assay_shared.errors import Conflict
     from assay_trainer.ablation.ablation_folder import AblationFolder
     from assay_trainer.ablation.arms import arm_config, start_config
+    from assay_trainer.ablation.field_names import named_as_in_file
     from assay_trainer.ablation.plan_rules import read_checked
     from assay_trainer.pipeline.before_start import check_place, check_start
     from assay_trainer.service.record import stamped_names
 
     plan = read_checked(file, changes)
-    check_start(start_config(plan), settings, [])
-    for arm in plan.arms:
-        check_start(arm_config(plan, arm, plan.config.seeds[0], None), settings, [])
+    with named_as_in_file(plan):
+        check_start(start_config(plan), settings, [])
+        for arm in plan.arms:
+            check_start(arm_config(plan, arm, plan.config.seeds[0], None), settings, [])
     check_place(folder or settings.runs / plan.config.name, settings)
     if folder is not None:
         return AblationFolder.create(folder, plan)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from assay_shared.errors import ConfigError
-from assay_trainer.ablation.arms import TIER, AblationPlan, start_config
+from assay_trainer.ablation.arms import AblationPlan, start_config
+from assay_trainer.ablation.field_names import field_in_file
 from assay_trainer.config import RunConfig
 from assay_trainer.learner.network.context import known_context
 from assay_trainer.pipeline.plan_rules import check_answer_lengths
@@ -20,16 +21,15 @@ def check_lengths(plan: AblationPlan, configs: Mapping[str, RunConfig]) -> None:
     """
     start = start_config(plan)
     context = known_context(start.policy)
-    _check("", start, context)
+    _check(plan, "", start, context)
     for name, config in configs.items():
-        _check(f"arms.{name}: ", config, context)
+        _check(plan, f"arms.{name}: ", config, context)
 
 
-def _check(owner: str, config: RunConfig, context: int | None) -> None:
+def _check(plan: AblationPlan, owner: str, config: RunConfig, context: int | None) -> None:
     for found in check_answer_lengths(config, context):
-        field = found.field.replace(f"evaluation.tiers {TIER}.", "evaluation.")
         raise ConfigError(
             found.message,
-            field=f"{owner}{field}",
+            field=f"{owner}{field_in_file(plan, found.field)}",
             hint=f"set it below {context} by the tokens of the longest prompt",
         )

@@ -219,9 +219,12 @@ def _of_machine(rows: Sequence[ComparedRow]) -> list[str]:
 
 def _equal(rows: Sequence[ComparedRow]) -> list[str]:
     """Return sentences on the rows that have no test because they equal another row."""
+    titles = {row.metric: row.title for row in rows}
     found: dict[tuple[str, str], list[str]] = {}
-    for row in (row for row in rows if row.equal_to is not None):
-        found.setdefault((row.title, row.equal_to or ""), []).append(row.place)
+    for row in rows:
+        if row.equal_to is not None:
+            twin = titles.get(row.equal_to, row.equal_to)
+            found.setdefault((row.title, twin), []).append(row.place)
     return [
         f"{title}: equal to {twin} on {', '.join(dict.fromkeys(places))}, so it has no own test."
         for (title, twin), places in found.items()

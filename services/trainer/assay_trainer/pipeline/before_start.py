@@ -98,12 +98,15 @@ def check_machine(config: RunConfig) -> None:
     Raises:
         NotFound: the policy's folder has no model.
         InvalidInput: the policy's folder has a LoRA adapter.
-        DatasetError: named files are missing; the error names all of them.
+        DatasetError: named files are missing; the error names all of them, and a missing policy.
         ConfigError: CUDA or a tracker is missing.
     """
-    if config.policy.folder is not None:
-        check_folder(config.policy.folder)
+    policy = config.policy.folder
     missing = [(field, str(path)) for field, path in _files(config) if not path.exists()]
+    if missing and policy is not None and not policy.exists():
+        missing.insert(0, ("policy.folder", str(policy)))
+    elif policy is not None:
+        check_folder(policy)
     if missing:
         paths = dict.fromkeys(path for _, path in missing)
         fields = ", ".join(field for field, _ in missing)

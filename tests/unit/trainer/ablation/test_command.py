@@ -61,6 +61,26 @@ def test_a_wrong_command_is_refused(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("sets", "field"),
+    [
+        ({"sums": {"kind": "jsonl", "path": "gone.jsonl"}}, "evaluation.sets.sums.path"),
+        ({}, "data.held_out.path"),
+    ],
+)
+def test_an_error_names_fields_of_the_ablation_file(
+    tmp_path: Path, sets: dict[str, Any], field: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = RUN["data"] | ({} if sets else {"held_out": {"kind": "jsonl", "path": "gone.jsonl"}})
+    evaluation = {"metrics": ["pass@1"], "sets": sets, "curve_every": 10}
+    path = tmp_path / "ablation.yaml"
+    whole = {"run": RUN | {"data": data}, "arms": ARMS, "seeds": [1], "evaluation": evaluation}
+    path.write_text(yaml.safe_dump(whole, sort_keys=False))
+    assert run(path, "--folder", tmp_path / "new") == 2
+    assert f" {field}: there is no file gone.jsonl" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_winner_is_printed_and_written_for_a_curriculum(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

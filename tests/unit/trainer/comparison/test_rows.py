@@ -18,6 +18,7 @@ from assay_trainer.comparison.loading import read_arm, read_measurement
 from assay_trainer.comparison.report.words import sides, verdict
 from assay_trainer.comparison.results import ComparedRow, PairedTest, RowVerdict
 from assay_trainer.comparison.rows import Margins
+from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 from tests.support.evaluations import (
     RIGHT,
@@ -295,6 +296,20 @@ def test_the_share_of_tests_passed_is_no_finding_where_it_equals_pass_at_1(tmp_p
     row = compared(tmp_path / "more", *tasks, sample=sample)["pass_ratio"]
     assert row.equal_to is None
     assert row.verdict is RowVerdict.BETTER
+
+
+def test_what_a_row_equals_is_told_by_its_title(tmp_path: Path) -> None:
+    protocol = Protocol(kind=ProtocolKind.REPAIR, rounds=2, temperature=1.0)
+    arms = [
+        read_arm(None, [str(write_evaluation(tmp_path / name, {"m": tasks}, protocol=protocol))])
+        for name, tasks in (
+            ("before", tasks_of((20, [WRONG]))),
+            ("after", tasks_of((10, [RIGHT]), (10, [WRONG]))),
+        )
+    ]
+    data = compare_arms(arms[0], arms[1:], PLAN)
+    told = "tests passed, mean: equal to accepted after the last round on m, so it has no own test."
+    assert told in data.notes
 
 
 def test_throughput_is_shown_without_a_test(tmp_path: Path) -> None:

@@ -44,3 +44,13 @@ def test_all_missing_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(AssayError, match=r"there is no file b\.jsonl, nor a\.jsonl") as refused:
         check_start(load_config(RunConfig, DEMO, changes), ServiceSettings(), [])
     assert refused.value.field == "data.held_out.path, evaluation.tiers t1.sets.v.path"
+
+
+def test_a_missing_policy_is_named_with_missing_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    changes = ("policy={folder: gone}", "data.held_out={kind: jsonl, path: b.jsonl}")
+    with pytest.raises(AssayError, match=r"there is no file gone, nor b\.jsonl") as refused:
+        check_start(load_config(RunConfig, DEMO, changes), ServiceSettings(), [])
+    assert refused.value.field == "policy.folder, data.held_out.path"
