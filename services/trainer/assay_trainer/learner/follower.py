@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from assay_trainer.grpo_config import GRPOConfig
-from assay_trainer.learner.network.adapters import AdapterRecipe, add_adapter
+from assay_trainer.learner.network.adapters import AdapterRecipe, add_adapter, has_own_types
 from assay_trainer.learner.network.model import load_policy
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.updater import Updater
@@ -52,7 +52,8 @@ def follow() -> None:
 
 
 def _begin(ranks: Ranks, folder: Path, config: GRPOConfig, recipe: AdapterRecipe | None) -> Updater:
-    model = load_policy(folder)[0]
+    own = has_own_types(recipe and recipe[0], ranks.device)
+    model = load_policy(folder, keep_types=own)[0]
     if recipe is not None:
         model = bare(add_adapter(model, *recipe, ranks.device))
     return Updater(model, config, ranks)

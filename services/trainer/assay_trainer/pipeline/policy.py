@@ -20,7 +20,7 @@ from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.data.tokenization import answered_token_ids, refused_by_template
 from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.network.adapters import add_adapter
+from assay_trainer.learner.network.adapters import add_adapter, has_own_types
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.pipeline.before_start import ask_inference
 from assay_trainer.pipeline.context import RunContext
@@ -49,7 +49,13 @@ def stage_model(run: RunContext, stage: str, make: Callable[[], Policy]) -> Poli
         publish_policy(*make(), folder)
         checkpoint.seal(folder)
     checkpoint.check_seal(folder)
-    return load_policy(folder)
+    return _loaded(run, folder)
+
+
+def _loaded(run: RunContext, folder: Path) -> Policy:
+    """Return the model of a folder: float32, but for the base of an adapter on a GPU."""
+    own = has_own_types(run.config.policy.lora, run.ranks.device)
+    return load_policy(folder, keep_types=own)
 
 
 def adapted(run: RunContext, policy: Policy, *, dropout: bool = False) -> Policy:
@@ -86,10 +92,10 @@ def initial_policy(run: RunContext, sets: RunSets) -> Policy:
     """Return the policy of the run file: of its folder or a hub, or made from scratch."""
     config = run.config.policy
     if config.hub is not None:
-        return load_policy(download_policy(config.hub, config.revision))
+        return _loaded(run, download_policy(config.hub, config.revision))
     if config.new is None:
         assert config.folder is not None
-        return load_policy(config.folder)
+        return _loaded(run, config.folder)
     texts = (
         "\n".join([*(said.content for said in task.history), task.prompt, task.gold or ""])
         for task in sets.train.dataset.tasks + sets.other_demonstrations

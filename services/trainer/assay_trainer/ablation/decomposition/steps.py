@@ -15,7 +15,7 @@ from assay_trainer.ablation.decomposition.gradients import (
 from assay_trainer.ablation.decomposition.probed_updater import ProbedUpdater, Snapshot
 from assay_trainer.config import RunConfig
 from assay_trainer.grpo_config import GRPOConfig
-from assay_trainer.learner.network.adapters import add_adapter
+from assay_trainer.learner.network.adapters import add_adapter, has_own_types
 from assay_trainer.learner.network.model import load_policy
 from assay_trainer.learner.normalisation.overlong import Overlong
 from assay_trainer.learner.packs import Pack, pack_rows, rows
@@ -41,8 +41,9 @@ class Settings:
     def of(self, config: RunConfig) -> Setting:
         """Return a setting; a fresh model is loaded for it."""
         assert config.grpo is not None
-        model, _ = load_policy(self._start)
         lora = config.policy.lora
+        own = has_own_types(lora, self._ranks.device)
+        model, _ = load_policy(self._start, keep_types=own)
         if lora is not None:
             still = lora.model_copy(update={"dropout": 0.0})
             model = bare(add_adapter(model, still, config.seed, self._ranks.device))

@@ -81,6 +81,11 @@ def add_adapter(
     return wrapped
 
 
+def has_own_types(lora: LoRAConfig | None, device: torch.device) -> bool:
+    """Return True if a base stays in the types that it is served in: an adapter's, on a GPU."""
+    return lora is not None and device.type == "cuda"
+
+
 def recipe_of(model: PreTrainedModel) -> AdapterRecipe | None:
     """Return how the model's adapter was made; None if it has none."""
     found: AdapterRecipe | None = getattr(model, _ATTRIBUTE, None)

@@ -89,10 +89,13 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> PreTrainedTok
     return tokenizer
 
 
-def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_policy(
+    folder: Path, *, keep_types: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return model and tokenizer of a checkpoint folder.
 
-    The weights are float32, ready for training; versions are published in the folder's own type.
+    The weights are float32, ready for training, or of the folder's own types with `keep_types`, for
+    an adapter's base: half the host's memory. Versions are published in the folder's own types.
 
     Raises:
         NotFound: the folder has no model.
@@ -120,7 +123,8 @@ def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise InvalidInput(f"the tokenizer of {folder} cannot be read: {reason}") from None
-    model.float()
+    if not keep_types:
+        model.float()
     _check_finite(folder, model)
     return model, tokenizer
 

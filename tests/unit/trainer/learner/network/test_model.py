@@ -12,6 +12,7 @@ from transformers import LlamaConfig
 
 from assay_shared.errors import InvalidInput
 from assay_trainer.learner.network.model import load_policy
+from assay_trainer.weights.folder import publish_policy
 from tests.support.architectures import publish_random
 
 Tensors = dict[str, torch.Tensor]
@@ -77,3 +78,15 @@ def test_integers_in_place_of_weights_are_named(folder: Path) -> None:
     rewrite(folder, lambda one: one.update({name: (100 * one[name]).to(torch.int8)}))
     with pytest.raises(InvalidInput, match=f"{name} has the type I8"):
         load_policy(folder)
+
+
+def test_the_base_of_an_adapter_may_keep_its_types(folder: Path, tmp_path: Path) -> None:
+    rewrite(folder, lambda one: one.update({name: value.bfloat16() for name, value in one.items()}))
+    config = folder / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": "bfloat16"}))
+    digests = set()
+    for keep, dtype in ((False, torch.float32), (True, torch.bfloat16)):
+        model, tokenizer = load_policy(folder, keep_types=keep)
+        assert {one.dtype for one in model.parameters()} == {dtype}
+        digests.add(publish_policy(model, tokenizer, tmp_path / str(dtype)))
+    assert len(digests) == 1, "both are published in the types of the folder"
