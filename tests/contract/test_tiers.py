@@ -13,7 +13,7 @@ from assay_inference.settings import InferenceSettings
 from assay_reward.app import create_app as create_reward
 from assay_reward.settings import RewardSettings
 from assay_shared.clients import InferenceClient
-from assay_shared.errors import ConfigError, RoleError
+from assay_shared.errors import ConfigError, InvalidInput, RoleError
 from assay_shared.runs.run_folder import Event
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.settings.run_file import load_config
@@ -193,3 +193,19 @@ def test_what_cannot_choose_a_checkpoint_is_refused(
 
     with pytest.raises(ConfigError, match=message):
         load_config(RunConfig, file, (override,))
+
+
+def test_an_unknown_rubric_of_any_set_is_told_before_training(
+    services: ServiceSettings, tmp_path: Path
+) -> None:
+    config = config_of(tmp_path)
+    create_run(tmp_path / "run", config)
+    held = tmp_path / "held.jsonl"
+    held.write_text(held.read_text().replace('"math"', '"nobodys"'))
+    with in_run(tmp_path / "run", services) as (_, tiers):
+        with pytest.raises(InvalidInput, match="nobodys") as refused:
+            tiers.check_rubrics()
+        assert refused.value.field == "evaluation.tiers last.sets.held"
+    held.write_text(held.read_text().replace('"nobodys"', '"math"'))
+    with in_run(tmp_path / "run", services) as (_, tiers):
+        tiers.check_rubrics()

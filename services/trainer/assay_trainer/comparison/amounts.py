@@ -9,6 +9,8 @@ from assay_trainer.comparison.metrics import MetricUnit
 
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(pp|%|tokens?|s)\s*\Z")
 _MOST_SHOWN = 40
+#: A share lies between 0 and 100 points.
+_ALL_POINTS = 100
 
 
 class ChangeKind(StrEnum):
@@ -31,7 +33,8 @@ def read_amount(written: object, field: str, unit: MetricUnit | None = None) -> 
     """Return the amount in a text; `unit` is the metric's, if the amount is for one metric.
 
     Raises:
-        ConfigError: the text is not an amount, or not one for the metric; names the field.
+        ConfigError: the text is not an amount, or not one for the metric, or no share changes by
+            more; names the field.
     """
     match = _AMOUNT.match(written) if isinstance(written, str) else None
     if match is None:
@@ -54,6 +57,12 @@ def read_amount(written: object, field: str, unit: MetricUnit | None = None) -> 
                 MetricUnit.RATE: "rates change relatively (30%)",
                 MetricUnit.SECONDS: "times change by seconds (0.5s), or relatively (30%)",
             }[unit],
+        )
+    if sign == "pp" and number >= _ALL_POINTS:
+        raise ConfigError(
+            f"no share changes by more than {match[0].strip()}",
+            field=field,
+            hint="give fewer points, such as 2pp",
         )
     value = number / 100 if sign == "pp" else number
     return ChangeAmount(value, ChangeKind.ABSOLUTE, match[0].strip())

@@ -52,12 +52,12 @@ class EvaluationStore:
     ) -> "EvaluationStore":
         """Return the store of a new evaluation, or of the one in the folder, to resume it.
 
-        Sets that the folder lacks are added.
+        Sets that the folder lacks are added. A folder without a sample begins anew.
 
         Raises:
             Conflict: the folder has another policy, protocol or set; the difference is named.
         """
-        if folder.exists:
+        if folder.exists and folder.has_samples:
             record = folder.read_record()
             _refuse_difference(record, policy, protocol, sets)
         else:

@@ -90,6 +90,7 @@ def _stages(run: RunContext, store: GroupStore) -> dict[str, Any]:
         check_optimiser(config.grpo.optimiser, run.ranks.size)
     store.check()
     with Tiers.begun(run) as tiers:
+        tiers.check_rubrics()
         return _trained(run, store, tiers)
 
 

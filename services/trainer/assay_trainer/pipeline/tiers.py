@@ -11,9 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from assay_shared.errors import CallerError, ConfigError, DatasetError, RoleError
+from assay_shared.errors import CallerError, ConfigError, DatasetError, InvalidInput, RoleError
 from assay_shared.settings.run_file import parse_config
-from assay_shared.types import PolicyVersion, Role
+from assay_shared.types import PolicyVersion, Role, Task
 from assay_shared.weights import checkpoint as weights
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 from assay_trainer.evaluate.answers import sources
@@ -21,6 +21,7 @@ from assay_trainer.evaluate.evaluation import EvaluationOrder, evaluate
 from assay_trainer.evaluate.playing.set_play import SetProgress
 from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.evaluate.policy.places import PolicyPlace, checkpoints_of
+from assay_trainer.evaluate.policy.services import check_rubrics
 from assay_trainer.evaluate.policy.serving import publish_folder
 from assay_trainer.evaluate.reporting.report import headline
 from assay_trainer.evaluate.sets import OpenSet, check_sets, made_set
@@ -67,6 +68,8 @@ class Tiers:
         self._run = run
         self._config = run.config.evaluation
         self._sets: dict[str, list[OpenSet]] = {}
+        #: The first task of each rubric of a set, by the set's field.
+        self._of_rubrics: dict[str, list[Task]] = {}
         self._pool = ThreadPoolExecutor(1, "tiers")
         self._in_flight: Future[None] | None = None
 
@@ -116,7 +119,24 @@ class Tiers:
             shown = str(getattr(source, "path", None) or source.kind)
             found.append(made_set(name, shown, tasks, limit=tier.limit, limit_seed=_LIMIT_SEED))
         check_sets(found, protocol)
+        if protocol.kind is not ProtocolKind.LIKELIHOOD:
+            for one in found:
+                first = {task.rubric: task for task in reversed(one.tasks)}
+                self._of_rubrics[field_of_set(tier, one.facts.name)] = list(first.values())
         return found
+
+    def check_rubrics(self) -> None:
+        """Ask the reward service for the rubrics of all sets, before anything is trained.
+
+        Raises:
+            InvalidInput: it does not have one; names the field of the set, and its first task.
+            AssayError: the service does not answer.
+        """
+        for field, tasks in self._of_rubrics.items():
+            try:
+                check_rubrics(tasks, self._run.settings)
+            except InvalidInput as error:
+                raise InvalidInput(error.message, field=field, hint=error.hint) from None
 
     def after_checkpoint(self, stage: str, step: int) -> None:
         """Begin to measure a checkpoint on disk, once the one before is measured."""

@@ -141,6 +141,7 @@ def test_intervals_that_touch_a_bound_from_inside_are_met() -> None:
         ("mbpp.pass@1: {direction: up, at_least: 5pp, at_most: 50%}", "different kinds"),
         ("mbpp.passat1: {direction: up}", "there is no metric 'passat1'"),
         ("mbpp.tokens: {direction: up, at_least: 5pp}", "tokens change by tokens"),
+        ("mbpp.pass@1: {direction: same, within: 200pp}", "no share changes by more than 200pp"),
         ("mbpp.tokens_per_solved: {direction: up, at_least: 5 tokens}", "changes relatively"),
         ("mbpp: {direction: up}", "does not name a metric"),
         ("mbp.pass@1: {direction: up}", "did you mean mbpp?"),

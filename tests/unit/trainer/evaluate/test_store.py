@@ -36,7 +36,9 @@ def begin(
 
 
 def test_differences_are_refused_by_name_and_further_sets_are_added(tmp_path: Path) -> None:
-    begin(tmp_path, [a_set("a", 2)]).finish()
+    store = begin(tmp_path, [a_set("a", 2)])
+    store.add_samples("a", [sample("t0", lost=True)], "r@1")
+    store.finish()
 
     with pytest.raises(Conflict, match="another protocol: max_tokens: 512, not 64"):
         begin(tmp_path, [a_set("a", 2)], protocol=Protocol(max_tokens=64))
@@ -48,6 +50,15 @@ def test_differences_are_refused_by_name_and_further_sets_are_added(tmp_path: Pa
     resumed = begin(tmp_path, [a_set("b", 1)], moved)
     assert [one.name for one in resumed.record.sets] == ["a", "b"]
     assert resumed.record.finished is None
+
+
+def test_a_folder_without_a_sample_takes_what_was_corrected(tmp_path: Path) -> None:
+    begin(tmp_path, [a_set("a", 2), a_set("gone", 1)])
+    policy = POLICY.model_copy(update={"digest": "e"})
+    store = begin(tmp_path, [a_set("a", 3)], policy, Protocol(max_tokens=64))
+    assert [(one.name, one.num_tasks) for one in store.record.sets] == [("a", 3)]
+    assert store.record.policy == policy
+    assert len(store.usable_samples("a")) == 3
 
 
 def sample(task: str, index: int = 0, *, lost: bool = False) -> SampleRecord:

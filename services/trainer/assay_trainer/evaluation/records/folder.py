@@ -131,6 +131,11 @@ class EvaluationFolder:
         """True if the folder has a record."""
         return (self.path / RECORD).is_file()
 
+    @property
+    def has_samples(self) -> bool:
+        """True if a set has stored samples, with a score or without."""
+        return any(one.stat().st_size for one in self.path.glob(f"*/{_SAMPLES}"))
+
     def tasks(self, name: str) -> Path:
         return self.path / name / _TASKS
 
