@@ -59,7 +59,8 @@ def read_ablation(file: Path, changes: tuple[str, ...] = ()) -> AblationPlan:
 def make_plan(config: AblationConfig, values: Mapping[str, Any]) -> AblationPlan:
     """Return the plan of an ablation over the values of a run file; see `read_ablation`."""
     changed = with_winner(with_overrides(values, config.overrides))
-    base = parse_config(RunConfig, changed, source="the base")
+    source = "the base with its overrides" if config.overrides else "the base"
+    base = parse_config(RunConfig, changed, source=source)
     if base.grpo is None:
         raise ConfigError("the arms of an ablation train by GRPO", field="grpo")
     check_metrics(config.evaluation.metrics)

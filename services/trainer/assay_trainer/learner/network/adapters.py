@@ -69,6 +69,9 @@ def add_adapter(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         wrapped: PeftModel = get_peft_model(model, asked, adapter_name=ADAPTER)
+    if model.name_or_path and (base := Path(model.name_or_path)).is_dir():
+        # Readers of the adapter's folder may run elsewhere.
+        wrapped.peft_config[ADAPTER].base_model_name_or_path = str(base.resolve())
     setattr(model, _ATTRIBUTE, (lora, seed))
     if device.type == "cuda":
         for name, weight in model.named_parameters():

@@ -1,5 +1,6 @@
 """A LoRA adapter in the updater equals the same network with its weights merged by hand."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -268,3 +269,13 @@ def test_two_ranks_train_the_adapter_of_one(folder: Path, tmp_path: Path) -> Non
 
 if __name__ == "__main__":
     lead(Path(sys.argv[1]), Path(sys.argv[2]))
+
+
+def test_an_adapters_folder_names_its_base_from_anywhere(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    model, tokenizer = load_policy(Path(folder.name))
+    publish_policy(bare(add_adapter(model, LORA, 0, CPU)), tokenizer, tmp_path / "merged")
+    config = json.loads((tmp_path / "merged" / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(folder)
