@@ -209,3 +209,14 @@ def test_an_unknown_rubric_of_any_set_is_told_before_training(
     held.write_text(held.read_text().replace('"nobodys"', '"math"'))
     with in_run(tmp_path / "run", services) as (_, tiers):
         tiers.check_rubrics()
+
+
+def test_a_set_for_training_alone_is_told_by_its_field(
+    services: ServiceSettings, tmp_path: Path
+) -> None:
+    create_run(tmp_path / "run", config_of(tmp_path))
+    write(tmp_path / "held.jsonl", Role.TRAIN)
+    told = "all 4 rows of held are for training"
+    with pytest.raises(RoleError, match=told) as refused, in_run(tmp_path / "run", services):
+        pass
+    assert refused.value.field == "evaluation.tiers last.sets.held"

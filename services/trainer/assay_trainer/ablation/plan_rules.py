@@ -5,7 +5,7 @@ from itertools import combinations
 from math import inf
 from pathlib import Path
 
-from assay_shared.errors import ConfigError, DatasetError
+from assay_shared.errors import ConfigError, DatasetError, RoleError
 from assay_shared.settings.run_file import parse_config
 from assay_shared.types import Role
 from assay_trainer.ablation.ablation_config import GoalConfig
@@ -45,7 +45,8 @@ def read_checked(
     Raises:
         ConfigError: a field, an arm, a metric or a goal cannot be used; names it.
         DatasetError: a held-out set, or one of a curriculum, cannot be read.
-        RoleError: a stage of a curriculum would end by rows for tests alone.
+        RoleError: a stage of a curriculum would end by rows for tests alone, or a held-out set has
+            rows for training alone.
     """
     plan = read_ablation(file, changes)
     configs = {arm.name: arm_config(plan, arm, plan.config.seeds[0], None) for arm in plan.arms}
@@ -54,7 +55,7 @@ def read_checked(
     _check_goals(plan.config.goals)
     _check_samples(plan)
     _check_components(plan, needs_files)
-    _check_curve(plan)
+    _check_rows(plan)
     check_lengths(plan, configs)
     check_curricula(configs)
     return plan
@@ -192,13 +193,18 @@ def _check_components(plan: AblationPlan, needs_files: bool) -> None:
             _check_component(name, rubrics)
 
 
-def _check_curve(plan: AblationPlan) -> None:
-    """Check that no set of a curve has rows for tests alone, as training would refuse it."""
-    if plan.config.evaluation.curve_every is None:
-        return
+def _check_rows(plan: AblationPlan) -> None:
+    """Check that each set has rows to measure on, and none for tests alone if it is of a curve."""
     (tier,) = start_config(plan).evaluation.tiers
     for name, source in tier.sets.items():
-        if _has_tests_alone(source):
+        roles = _roles_of(source)
+        if roles == {Role.TRAIN}:
+            raise RoleError(
+                f"all rows of {name} are for training",
+                field=f"evaluation.sets.{name}" if plan.config.evaluation.sets else "data.held_out",
+                hint="give rows for validation or tests",
+            )
+        if plan.config.evaluation.curve_every is not None and Role.TEST in roles:
             raise ConfigError(
                 f"{name} has rows for tests alone, and a curve measures checkpoints",
                 field="evaluation.curve_every",
@@ -206,15 +212,14 @@ def _check_curve(plan: AblationPlan) -> None:
             )
 
 
-def _has_tests_alone(source: Source) -> bool:
-    """Return True if a source has rows for tests alone; False if its rows cannot be read yet."""
+def _roles_of(source: Source) -> set[Role]:
+    """Return the roles of a source's rows; none if its rows cannot be read yet."""
     if isinstance(source, HumanEvalSource):
-        return True
+        return {Role.TEST}
     path = getattr(source, "path", None)
     if isinstance(source, HubSource | Gsm8kSource) or (path and not path.exists()):
-        return False
-    tasks = open_dataset(source, DatasetPurpose.EVALUATE, None).tasks
-    return any(task.role is Role.TEST for task in tasks)
+        return set()
+    return {task.role for task in open_dataset(source, DatasetPurpose.EVALUATE, None).tasks}
 
 
 def _check_component(name: str, rubrics: Iterable[str]) -> None:

@@ -117,6 +117,12 @@ class Tiers:
                     hint="use validation rows, or a tier with at: end",
                 )
             shown = str(getattr(source, "path", None) or source.kind)
+            if tasks and all(task.role is Role.TRAIN for task in tasks):
+                raise RoleError(
+                    f"all {len(tasks)} rows of {name} are for training",
+                    field=field_of_set(tier, name),
+                    hint="give rows for validation or tests",
+                )
             found.append(made_set(name, shown, tasks, limit=tier.limit, limit_seed=_LIMIT_SEED))
         check_sets(found, protocol)
         if protocol.kind is not ProtocolKind.LIKELIHOOD:

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
-from assay_shared.errors import ConfigError, DatasetError
+from assay_shared.errors import ConfigError, DatasetError, RoleError
 from assay_shared.settings.run_file import parse_config
 from assay_shared.types import EnvironmentTask, Role, Task
 from assay_trainer.ablation.arms import changed_fields
 from assay_trainer.ablation.plan_rules import read_checked
 from assay_trainer.config import RunConfig
 from assay_trainer.grpo_config import GRPOConfig
+from tests.support.fakes import make_task
 from tests.unit.trainer.ablation.test_arms import ARMS, FILES, RUN
 
 CLIP = GRPOConfig.model_fields["clip_high"].default
@@ -194,6 +195,17 @@ def test_what_could_not_be_decided_is_refused(
 )
 def test_what_can_be_decided_is_a_plan(tmp_path: Path, changes: dict[str, Any]) -> None:
     assert read_checked(write(tmp_path, **changes)).arms
+
+
+def test_a_set_for_training_alone_is_refused(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    task = make_task("t", role=Role.TRAIN)
+    rows.write_text(f"{Task.model_dump_json(task)}\n")
+    source = {"kind": "jsonl", "path": str(rows)}
+    evaluation = {"metrics": ["pass@1"], "sets": {"mine": source}}
+    with pytest.raises(RoleError, match="all rows of mine are for training") as refused:
+        read_checked(write(tmp_path, evaluation=evaluation))
+    assert refused.value.field == "evaluation.sets.mine"
 
 
 def test_a_set_of_or_debug_has_its_metrics_and_its_missing_file_is_told(tmp_path: Path) -> None:
