@@ -52,7 +52,7 @@ class EvaluationStore:
     ) -> "EvaluationStore":
         """Return the store of a new evaluation, or of the one in the folder, to resume it.
 
-        Sets that the folder lacks are added. A folder without a sample begins anew.
+        Sets that the folder lacks are added. A folder without a sample is begun again.
 
         Raises:
             Conflict: the folder has another policy, protocol or set; the difference is named.
