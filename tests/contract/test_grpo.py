@@ -24,8 +24,11 @@ from assay_shared.types import (
 )
 from assay_shared.weights import checkpoint
 from assay_trainer.config import LoRAConfig, RetentionConfig
-from assay_trainer.curriculum.order import TaskOrder
-from assay_trainer.curriculum.state import BatcherState
+from assay_trainer.curriculum.order import DrawOrder, TaskOrder
+from assay_trainer.curriculum.selection import stage_tasks
+from assay_trainer.curriculum.staged_order import StagedOrder
+from assay_trainer.curriculum.state import Advance, BatcherState
+from assay_trainer.curriculum_config import CurriculumConfig
 from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.batcher import GroupBatcher
@@ -58,6 +61,15 @@ class HalfRight(FakeRewarder):
 
 class AllWrong(FakeRewarder):
     """Finds no answer right."""
+
+
+class HopelessAtFirst(HalfRight):
+    """Finds no answer right to a task that is hard."""
+
+    async def score(self, request: ScoreRequest) -> ScoreResponse:
+        if request.task.tags["difficulty"] == "hard":
+            return await FakeRewarder.score(self, request)
+        return await super().score(request)
 
 
 class DirectRollouts:
@@ -109,9 +121,14 @@ def train(
     before: Callable[[int], None] = lambda _: None,
     lora: LoRAConfig | None = None,
     rewarder: FakeRewarder | None = None,
+    order: DrawOrder | None = None,
+    skipped: list[tuple[int, Advance]] | None = None,
     **changes: object,
 ) -> list[StepEvent]:
-    """Return the steps; the reason of an early end is in `early_end.txt`."""
+    """Return the steps; the reason of an early end is in `early_end.txt`.
+
+    The stages that had nothing to teach go to `skipped`, with the last step before.
+    """
     publish_policy(*create_policy(TINY, TEXTS, seed=0), folder / "start")
     model, tokenizer = load_policy(folder / "start")
     if lora is not None:
@@ -121,7 +138,7 @@ def train(
     publisher = WeightPublisher(folder / "policy", lambda: InferenceClient(url), [1, 2, 3, 4])
     feed = GroupBatcher(
         DirectRollouts(url, before, rewarder),  # type: ignore[arg-type]  # of the same shape
-        TaskOrder(TASKS, seed=0),
+        order or TaskOrder(TASKS, seed=0),
         config,
         run="run",
         seed=0,
@@ -143,6 +160,7 @@ def train(
         report=steps.append,
         stop=Stop(),
         ranks=Ranks(),
+        on_skipped=lambda step, end: [] if skipped is None else skipped.append((step, end)),
     ).train()
     (folder / "early_end.txt").write_text(early_end or "")
     return steps
@@ -240,6 +258,42 @@ def test_as_many_flat_groups_end_the_stage_with_replacement_and_without(
     reason = (tmp_path / "early_end.txt").read_text()
     assert "none of the last 6 groups can teach anything" in reason
     assert "the pass rate is 0%" in reason
+
+
+@pytest.mark.parametrize(("first", "second"), [("hard", "easy"), ("hard", "hard")])
+def test_a_stage_with_nothing_to_teach_makes_way_for_the_next(
+    tmp_path: Path, url: str, first: str, second: str
+) -> None:
+    stages = [
+        {"name": name, "where": {"difficulty": level}, "steps": 3}
+        for name, level in (("one", first), ("two", second))
+    ]
+    config = CurriculumConfig.model_validate({"stages": stages})
+    tasks = [
+        one.model_copy(update={"tags": {"difficulty": ("easy", "hard")[number % 2]}})
+        for number, one in enumerate(TASKS)
+    ]
+    chosen = stage_tasks(config, tasks, "training")
+    order = StagedOrder(config, chosen, seed=0, groups_per_step=2)
+    skipped: list[tuple[int, Advance]] = []
+    steps = train(
+        tmp_path,
+        url,
+        rewarder=HopelessAtFirst({}),
+        order=order,
+        skipped=skipped,
+        max_flat_steps=2,
+        max_groups_per_step=3,
+        steps=6,
+    )
+    ((step, end),) = skipped
+    assert (step, end.ended, end.to) == (0, "one", "two")
+    assert "none of the last 6 groups can teach anything" in end.reason
+    told = (tmp_path / "early_end.txt").read_text()
+    if second == "easy":
+        assert ([one.step for one in steps], told) == ([1, 2, 3, 4, 5, 6], "")
+    else:
+        assert (steps, told[:44]) == ([], "stage two: none of the last 6 groups can tea")
 
 
 async def status_of(url: str) -> WeightStatus:

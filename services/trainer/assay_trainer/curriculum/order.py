@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from assay_shared.types import Task
-from assay_trainer.curriculum.state import CurriculumState
+from assay_trainer.curriculum.state import Advance, CurriculumState
 
 
 class DrawOrder(Protocol):
@@ -27,6 +27,10 @@ class DrawOrder(Protocol):
 
     def task(self, draw: int) -> Task:
         """Return the task of a draw that the order has."""
+        ...
+
+    def skip_stage(self, next_draw: int, reason: str) -> Advance | None:
+        """End the stage that is learnt before its time; return None if no other follows."""
         ...
 
     def state(self, unfinished: Collection[int]) -> CurriculumState | None:
@@ -56,6 +60,9 @@ class TaskOrder:
             self._order = list(range(len(self._tasks)))
             random.Random(f"{self._seed}/{epoch}").shuffle(self._order)
         return self._tasks[self._order[position]]
+
+    def skip_stage(self, next_draw: int, reason: str) -> None:
+        return None
 
     def state(self, unfinished: Collection[int]) -> None:
         return None

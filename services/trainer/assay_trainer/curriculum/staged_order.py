@@ -14,7 +14,7 @@ from assay_shared.statistics.interval import Interval
 from assay_shared.types import Scored, ScoredGroup, Status, Task
 from assay_trainer.curriculum.passes import left_out_of, tasks_of
 from assay_trainer.curriculum.selection import StageTasks
-from assay_trainer.curriculum.state import CurriculumState, RecentRate, TaskPass
+from assay_trainer.curriculum.state import Advance, CurriculumState, RecentRate, TaskPass
 from assay_trainer.curriculum_config import CurriculumConfig
 
 _KEPT_PASSES = 8
@@ -45,15 +45,6 @@ class FinishedStep:
     played: Collection[PlayedTask]
     next_draw: int
     unfinished: Collection[int]
-
-
-@dataclass(frozen=True)
-class Advance:
-    """The end of a stage; `to` is None after the last one."""
-
-    ended: str
-    to: str | None
-    reason: str
 
 
 class StagedOrder:
@@ -124,6 +115,12 @@ class StagedOrder:
         ended = None if reason is None else self._end_stage(done.next_draw, reason)
         self._sample_ahead(done)
         return ended
+
+    def skip_stage(self, next_draw: int, reason: str) -> Advance | None:
+        """End the stage that is learnt before its time; return None if no other follows."""
+        if self._learnt + 1 >= len(self._stages):
+            return None
+        return self._end_stage(next_draw, reason)
 
     def state(self, unfinished: Collection[int]) -> CurriculumState:
         return CurriculumState(

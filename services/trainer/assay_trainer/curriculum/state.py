@@ -46,6 +46,15 @@ class CurriculumState(BaseModel):
 
 
 @dataclass(frozen=True)
+class Advance:
+    """The end of a stage; `to` is None after the last one."""
+
+    ended: str
+    to: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
 class BatcherState:
     """The state of a resumed run: the next draw, and the unfinished draws."""
 

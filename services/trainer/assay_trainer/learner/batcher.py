@@ -23,7 +23,7 @@ from assay_shared.types import (
 )
 from assay_trainer.curriculum.order import DrawOrder
 from assay_trainer.curriculum.staged_order import FinishedStep, PlayedTask
-from assay_trainer.curriculum.state import BatcherState
+from assay_trainer.curriculum.state import Advance, BatcherState
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
 from assay_trainer.learner.batching.group_batch import DiscardReason, DropReason, GroupBatch
@@ -122,6 +122,10 @@ class GroupBatcher:
         """Return True if the order has nothing left to learn."""
         no_more = not self._draws and not self._again and not self._order.has(self._next_draw)
         return self._order.is_over or no_more
+
+    def skip_stage(self, reason: str) -> Advance | None:
+        """End the curriculum's stage before its time; return None if no other follows."""
+        return self._order.skip_stage(self._next_draw, reason)
 
     def finish_step(self, step: int) -> FinishedStep:
         """Return what a finished step leaves behind, once."""

@@ -12,6 +12,7 @@ from assay_shared.telemetry.context import log_fields, note_log_fields
 from assay_shared.types import FinishReason, PolicyVersion, ScoredGroup
 from assay_trainer.config import RetentionConfig
 from assay_trainer.curriculum.staged_order import FinishedStep
+from assay_trainer.curriculum.state import Advance
 from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
@@ -59,7 +60,10 @@ class StepTimes:
 
 
 class GRPOStage:
-    """A run of GRPO. `train` returns after the last step, or with nothing left to learn."""
+    """A run of GRPO. `train` returns after the last step, or with nothing left to learn.
+
+    A stage of a curriculum that has nothing to teach ends before its time, but for the last one.
+    """
 
     def __init__(
         self,
@@ -78,6 +82,7 @@ class GRPOStage:
         ranks: Ranks,
         on_checkpoint: Callable[[int, PolicyVersion], None] = lambda step, served: None,
         on_served: Callable[[FinishedStep, PolicyVersion], None] = lambda done, served: None,
+        on_skipped: Callable[[int, Advance], None] = lambda step, ended: None,
     ) -> None:
         """Store the parts.
 
@@ -85,7 +90,9 @@ class GRPOStage:
             on_checkpoint: gets each checkpoint's step and its served version.
             on_served: gets each finished step and its served version, before groups of that
                 version are asked for.
+            on_skipped: gets the last step before the end of a stage that had nothing to teach.
         """
+        self._on_skipped = on_skipped
         self._on_checkpoint = on_checkpoint
         self._on_served = on_served
         self._served: PolicyVersion | None = None
@@ -105,8 +112,9 @@ class GRPOStage:
         self._ranks = ranks
         #: Of the steps since the last checkpoint.
         self._pass_rates: list[float] = []
-        #: Groups in a row that teach nothing.
+        #: Groups of a stage in a row that teach nothing.
         self._num_flat = 0
+        self._flat_stage: str | None = None
         self._times, self._began_at = StepTimes(), 0.0
 
     def train(self) -> str | None:
@@ -134,7 +142,9 @@ class GRPOStage:
                 try:
                     batch, step_rows = self._next_batch(done + 1)
                 except NothingToLearn as end:
-                    return None if self._feed.is_over else str(end)
+                    if self._skip_stage(done, end):
+                        continue
+                    return self._told(end)
                 except Stopped:
                     self._begin_checkpoint(writer, updater, done)
                     writer.release()
@@ -162,9 +172,12 @@ class GRPOStage:
         """Wait for a batch with samples to learn, and keep its rollouts.
 
         Raises:
-            NothingToLearn: no group of `max_flat_steps` full steps in a row can teach anything.
+            NothingToLearn: no group of `max_flat_steps` full steps of a stage in a row can teach
+                anything.
         """
         started, config, self._step = time.monotonic(), self._config, step
+        if self._feed.stage != self._flat_stage:
+            self._num_flat, self._flat_stage = 0, self._feed.stage
         num_flat_before = 0
         while True:
             batch = self._feed.next_batch()
@@ -186,6 +199,19 @@ class GRPOStage:
         for scored in batch.groups:
             append_rollout(self._rollouts_file, scored, step, self._retention.rollouts_bytes)
         return batch, found
+
+    def _skip_stage(self, step: int, end: NothingToLearn) -> bool:
+        """End the curriculum's stage before its time; return False if no other follows."""
+        skipped = None if self._feed.is_over else self._feed.skip_stage(str(end))
+        if skipped is not None:
+            self._on_skipped(step, skipped)
+        return skipped is not None
+
+    def _told(self, end: NothingToLearn) -> str | None:
+        """Return why GRPO ends early; None if the order is over."""
+        if self._feed.is_over:
+            return None
+        return str(end) if self._feed.stage is None else f"stage {self._feed.stage}: {end}"
 
     def _keep_discarded(self, reason: DiscardReason, scored: ScoredGroup) -> None:
         """Write a group that is not trained on to the run's folder."""

@@ -6,6 +6,7 @@ download -> data -> leaks -> validate -> policy -> sft -> dpo -> evaluate "befor
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,11 +16,11 @@ from assay_shared.telemetry.context import log_fields
 from assay_shared.types import PolicyVersion, Task
 from assay_trainer.curriculum.order import TaskOrder
 from assay_trainer.curriculum.staged_order import FinishedStep, StagedOrder
-from assay_trainer.curriculum.state import BatcherState
+from assay_trainer.curriculum.state import Advance, BatcherState
 from assay_trainer.evaluation.evaluator import Evaluator, TaskEvaluation
 from assay_trainer.evaluation.report import write_report
 from assay_trainer.evaluation.stage_progress import StageProgress
-from assay_trainer.events import Evaluated, StepEvent
+from assay_trainer.events import CurriculumAdvanced, Evaluated, StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import GroupBatcher
@@ -179,6 +180,7 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig, tiers: Tiers) 
         ranks=run.ranks,
         on_checkpoint=lambda step, version: tiers.at_version("grpo", step, version),
         on_served=_on_served(parts, order),
+        on_skipped=partial(_record_end, run),
     ).train()
     if ended_early is not None:
         run.record("grpo_ended_early", message=ended_early)
@@ -215,6 +217,16 @@ def _on_served(
 
     held_out = held_out_stages(run, parts.sets)
     return StageProgress(curriculum, order, held_out, evaluate, record).on_served
+
+
+def _record_end(run: RunContext, step: int, end: Advance) -> None:
+    """Record that a stage had nothing to teach; once, also if a resumed run finds it again."""
+    told = CurriculumAdvanced(step=step, ended=end.ended, to=end.to, reason=end.reason)
+    data = told.model_dump(mode="json")
+    kind = "curriculum_advanced"
+    known = [one.data for one in run.folder.read_events() if one.kind == kind]
+    if not any((one["step"], one["ended"]) == (step, end.ended) for one in known):
+        run.record(kind, **data)
 
 
 def _supersede(run: RunContext, step: int) -> None:

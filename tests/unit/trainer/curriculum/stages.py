@@ -7,8 +7,8 @@ from assay_shared.settings.run_file import parse_config
 from assay_shared.statistics.interval import Interval
 from assay_shared.types import GroupRequest, PolicyVersion, ScoredGroup
 from assay_trainer.curriculum.selection import stage_tasks
-from assay_trainer.curriculum.staged_order import Advance, StagedOrder
-from assay_trainer.curriculum.state import BatcherState
+from assay_trainer.curriculum.staged_order import StagedOrder
+from assay_trainer.curriculum.state import Advance, BatcherState
 from assay_trainer.curriculum_config import CurriculumConfig
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.batcher import GroupBatcher
