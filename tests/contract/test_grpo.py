@@ -147,6 +147,11 @@ def train(
         published=publisher.published,
     )
     steps: list[StepEvent] = []
+
+    def on_skipped(step: int, end: Advance) -> None:
+        if skipped is not None:
+            skipped.append((step, end))
+
     early_end = GRPOStage(
         model,
         tokenizer,
@@ -160,7 +165,7 @@ def train(
         report=steps.append,
         stop=Stop(),
         ranks=Ranks(),
-        on_skipped=lambda step, end: [] if skipped is None else skipped.append((step, end)),
+        on_skipped=on_skipped,
     ).train()
     (folder / "early_end.txt").write_text(early_end or "")
     return steps

@@ -11,6 +11,7 @@ from assay_shared.errors import (
     ConfigError,
     DatasetError,
     InvalidInput,
+    NotFound,
     NotReady,
     TimedOut,
     Unreachable,
@@ -27,6 +28,7 @@ from assay_trainer.pipeline.trackers import check_trackers
 from assay_trainer.rollouts.store import GroupStore
 from assay_trainer.weights.model_folder import check_folder
 
+_POLICY = "policy.folder"
 #: Sources that name a file, by section and key of the run file.
 _SOURCES = (("data", "train"), ("data", "held_out"), ("data", "demonstrations"), ("dpo", "data"))
 
@@ -97,16 +99,21 @@ def check_machine(config: RunConfig) -> None:
 
     Raises:
         NotFound: the policy's folder has no model.
-        InvalidInput: the policy's folder has a LoRA adapter.
+        InvalidInput: the policy's folder has a LoRA adapter, or weights that cannot be read.
         DatasetError: named files are missing; the error names all of them, and a missing policy.
         ConfigError: CUDA or a tracker is missing.
     """
     policy = config.policy.folder
     missing = [(field, str(path)) for field, path in _files(config) if not path.exists()]
     if missing and policy is not None and not policy.exists():
-        missing.insert(0, ("policy.folder", str(policy)))
+        missing.insert(0, (_POLICY, str(policy)))
     elif policy is not None:
-        check_folder(policy)
+        try:
+            check_folder(policy)
+        except InvalidInput as error:
+            raise InvalidInput(error.message, field=_POLICY, hint=error.hint) from None
+        except NotFound as error:
+            raise NotFound(error.message, field=_POLICY, hint=error.hint) from None
     if missing:
         paths = dict.fromkeys(path for _, path in missing)
         fields = ", ".join(field for field, _ in missing)

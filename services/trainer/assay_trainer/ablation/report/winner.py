@@ -19,7 +19,7 @@ def winner_of(
         return None, "no arm is ranked"
     best = ranking[0]
     if best == baseline:
-        return None, f"the baseline, {baseline}, has the best {metric}"
+        return None, f"no arm has a better {metric} than the baseline, {baseline}"
     row = next((r for r in to_baseline if r.arm == best and r.metric == metric), None)
     if row is None:
         return None, f"{best} and {baseline} have no {metric} in common"

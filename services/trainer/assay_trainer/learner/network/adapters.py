@@ -99,7 +99,7 @@ def check_targets(model: PreTrainedModel, lora: LoRAConfig) -> None:
     """Check that the model has the named layers.
 
     Raises:
-        ConfigError: it lacks one of them.
+        ConfigError: it lacks one of them, or the rank is above both sides of every one.
     """
     known = _linear_layers(model)
     unknown = set() if isinstance(lora.targets, str) else set(lora.targets) - known
@@ -107,6 +107,21 @@ def check_targets(model: PreTrainedModel, lora: LoRAConfig) -> None:
         raise ConfigError(
             f"the model has no linear layer {min(unknown)}: it has {', '.join(sorted(known))}",
             field="policy.lora.targets",
+        )
+    chosen = set(_targets(model, lora))
+    most = max(
+        (
+            min(one.weight.shape)
+            for name, one in model.named_modules()
+            if name.rpartition(".")[2] in chosen and isinstance(one, (torch.nn.Linear, Conv1D))
+        ),
+        default=lora.rank,
+    )
+    if lora.rank > most:
+        raise ConfigError(
+            f"no layer's change can have a rank above {most}, its shorter side",
+            field="policy.lora.rank",
+            hint=f"set it to {most} or less",
         )
 
 

@@ -192,7 +192,7 @@ def test_a_missed_goal_is_a_failure_of_the_command() -> None:
     [
         (["b", "a"], JudgedVerdict.PASS, "b", "PASS"),
         (["b", "a"], JudgedVerdict.INCONCLUSIVE, None, "INCONCLUSIVE"),
-        (["a", "b"], JudgedVerdict.PASS, None, "the baseline, a, has the best pass@1"),
+        (["a", "b"], JudgedVerdict.PASS, None, "no arm has a better pass@1 than the baseline, a"),
         ([], JudgedVerdict.PASS, None, "no arm is ranked"),
     ],
 )

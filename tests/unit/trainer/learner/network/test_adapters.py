@@ -279,3 +279,10 @@ def test_an_adapters_folder_names_its_base_from_anywhere(
     publish_policy(bare(add_adapter(model, LORA, 0, CPU)), tokenizer, tmp_path / "merged")
     config = json.loads((tmp_path / "merged" / "adapter" / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == str(folder)
+
+
+def test_a_rank_above_every_layer_is_refused(folder: Path) -> None:
+    model = load_policy(folder)[0]
+    with pytest.raises(ConfigError, match="can have a rank above") as refused:
+        add_adapter(model, LoRAConfig(rank=100_000), 0, CPU)
+    assert refused.value.field == "policy.lora.rank"
