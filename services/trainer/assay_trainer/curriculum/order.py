@@ -30,7 +30,7 @@ class DrawOrder(Protocol):
         ...
 
     def skip_stage(self, next_draw: int, reason: str) -> Advance | None:
-        """End the stage that is learnt before its time; return None if no other follows."""
+        """End the learnt stage before its time; return None if no other follows."""
         ...
 
     def state(self, unfinished: Collection[int]) -> CurriculumState | None:

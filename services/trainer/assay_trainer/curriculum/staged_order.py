@@ -117,7 +117,7 @@ class StagedOrder:
         return ended
 
     def skip_stage(self, next_draw: int, reason: str) -> Advance | None:
-        """End the stage that is learnt before its time; return None if no other follows."""
+        """End the learnt stage before its time; return None if no other follows."""
         if self._learnt + 1 >= len(self._stages):
             return None
         return self._end_stage(next_draw, reason)

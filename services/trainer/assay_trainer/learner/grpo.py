@@ -62,7 +62,7 @@ class StepTimes:
 class GRPOStage:
     """A run of GRPO. `train` returns after the last step, or with nothing left to learn.
 
-    A stage of a curriculum that has nothing to teach ends before its time, but for the last one.
+    A curriculum's stage with nothing to teach ends before its time, but for the last one.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class GRPOStage:
             on_checkpoint: gets each checkpoint's step and its served version.
             on_served: gets each finished step and its served version, before groups of that
                 version are asked for.
-            on_skipped: gets the last step before the end of a stage that had nothing to teach.
+            on_skipped: gets the end of a stage with nothing to teach, and the last step before.
         """
         self._on_skipped = on_skipped
         self._on_checkpoint = on_checkpoint

@@ -85,7 +85,7 @@ def add_adapter(
 
 
 def has_own_types(lora: LoRAConfig | None, device: torch.device) -> bool:
-    """Return True if a base stays in the types that it is served in: an adapter's, on a GPU."""
+    """Return True for a base in its served types: under an adapter on a GPU."""
     return lora is not None and device.type == "cuda"
 
 
