@@ -220,7 +220,7 @@ def _on_served(
 
 
 def _record_end(run: RunContext, step: int, end: Advance) -> None:
-    """Record the end of a stage with nothing to teach, also found again by a resumed run, once."""
+    """Record the end of a stage with nothing to teach, once over all attempts."""
     told = CurriculumAdvanced(step=step, ended=end.ended, to=end.to, reason=end.reason)
     data = told.model_dump(mode="json")
     kind = "curriculum_advanced"
