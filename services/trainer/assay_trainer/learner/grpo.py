@@ -108,8 +108,7 @@ class GRPOStage:
         self._resume_from = resume_from
         self._rollouts_file = rollouts_file
         self._report = report
-        self._stop = stop
-        self._ranks = ranks
+        self._stop, self._ranks = stop, ranks
         #: Of the steps since the last checkpoint.
         self._pass_rates: list[float] = []
         #: Groups of a stage in a row that teach nothing.

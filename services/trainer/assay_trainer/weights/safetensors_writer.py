@@ -93,17 +93,30 @@ def _write_all(
 def _write_configs(model: PreTrainedModel, folder: Path) -> None:
     """Write config.json with the type of the written weights, and generation_config.json.
 
-    `save_pretrained` also writes the weights of a model in 4 bits, even if it is given none.
+    `save_pretrained` also writes the weights of a model in 4 bits, even if it is given none. The
+    library's release is left out of both: a policy has one digest, whichever release wrote it.
     """
     model.config.architectures = [type(model).__name__.removeprefix("FSDP")]
     model.config.save_pretrained(folder)
     if model.can_generate():
         model.generation_config.save_pretrained(folder)
+        file = folder / "generation_config.json"
+        _write_json(file, _without_release(file))
     file, dtype = folder / "config.json", served_dtype(model)
-    config = json.loads(file.read_text())
+    config = _without_release(file)
     if config.get("quantization_config", {}).get("quant_method") == "bitsandbytes":
         del config["quantization_config"]  # they are written as they were before
     config["dtype"] = str(dtype).removeprefix("torch.")
+    _write_json(file, config)
+
+
+def _without_release(file: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads(file.read_text())
+    config.pop("transformers_version", None)
+    return config
+
+
+def _write_json(file: Path, config: Mapping[str, Any]) -> None:
     file.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 

@@ -77,8 +77,14 @@ def test_a_type_that_safetensors_does_not_know_is_refused_by_the_tensors_name(
 
 
 def _files(folder: Path) -> dict[str, object]:
-    """Return a folder's content; of the index, the places alone: its totals are the library's."""
-    found: dict[str, object] = {file.name: file.read_bytes() for file in folder.iterdir()}
+    """Return a folder's content, but for the library's release.
+
+    Of the index, the places alone: its totals are the library's.
+    """
+    found: dict[str, Any] = {file.name: file.read_bytes() for file in folder.iterdir()}
+    for name in ("config.json", "generation_config.json"):
+        found[name] = json.loads((folder / name).read_text())
+        found[name].pop("transformers_version", None)
     index = folder / "model.safetensors.index.json"
     if index.exists():
         found[index.name] = json.loads(index.read_text())["weight_map"]
@@ -111,3 +117,18 @@ def test_a_quantised_model_has_no_weights_outside_its_index(
     digests = save_model(model, tmp_path)
     assert {file.name for file in checkpoint.weight_files(tmp_path)} == digests.keys()
     assert {file.name for file in tmp_path.glob("*.safetensors")} == digests.keys()
+
+
+def test_a_policy_has_one_digest_whichever_release_wrote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = AutoModelForCausalLM.from_config(Qwen2Config(**SMALL))
+    digests = []
+    for release in ("5.17.0", "5.19.0"):
+        for module in ("configuration_utils", "generation.configuration_utils"):
+            monkeypatch.setattr(f"transformers.{module}.__version__", release)
+        folder = tmp_path / release
+        folder.mkdir()
+        save_model(model, folder)
+        digests.append({one.name: one.read_bytes() for one in folder.iterdir()})
+    assert digests[0] == digests[1]
