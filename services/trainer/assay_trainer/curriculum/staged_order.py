@@ -1,7 +1,8 @@
 """The stages of a curriculum as an order of tasks.
 
 Every decision is made at the end of a step, from what is recorded until then, and is part of the
-state. So a resumed run samples the same tasks.
+state. So a resumed run samples the same tasks. Only a stage with nothing to teach ends between two
+steps: a resumed run samples its tasks again, and ends it again.
 """
 
 from bisect import bisect_right
