@@ -93,7 +93,7 @@ def test_an_answer_that_nobody_takes_is_given_up(service: SandboxProcess) -> Non
 
 @pytest.mark.slow
 def test_a_slow_body_and_a_slow_program_are_waited_for(service: SandboxProcess) -> None:
-    """The body takes longer than a pause in it may; each pause is a tenth of that limit."""
+    """The whole body takes longer than the limit, and each pause a tenth of it."""
     head, end, body = request("import time; time.sleep(4); print('slow')").partition(b"\r\n\r\n")
     with connect(service) as connection:
         connection.sendall(head + end)

@@ -63,8 +63,8 @@ class AllWrong(FakeRewarder):
     """Finds no answer right."""
 
 
-class HopelessAtFirst(HalfRight):
-    """Finds no answer right to a task that is hard."""
+class HardIsHopeless(HalfRight):
+    """Finds every answer to a hard task wrong."""
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         if request.task.tags["difficulty"] == "hard":
@@ -284,7 +284,7 @@ def test_a_stage_with_nothing_to_teach_makes_way_for_the_next(
     steps = train(
         tmp_path,
         url,
-        rewarder=HopelessAtFirst({}),
+        rewarder=HardIsHopeless({}),
         order=order,
         skipped=skipped,
         max_flat_steps=2,

@@ -5,9 +5,9 @@ from itertools import combinations
 from math import inf
 from pathlib import Path
 
-from assay_shared.errors import ConfigError, DatasetError, RoleError
+from assay_shared.errors import ConfigError, DatasetError
 from assay_shared.settings.run_file import parse_config
-from assay_shared.types import Role
+from assay_shared.types import Role, Task
 from assay_trainer.ablation.ablation_config import GoalConfig
 from assay_trainer.ablation.arms import (
     AblationPlan,
@@ -22,6 +22,7 @@ from assay_trainer.ablation.rubric_components import RUBRIC_COMPONENTS
 from assay_trainer.ablation.size_rules import check_lengths
 from assay_trainer.config import RunConfig
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
+from assay_trainer.evaluate.sets import refuse_training_rows
 from assay_trainer.evaluation.records.protocol import Protocol
 from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.sources import Gsm8kSource, HumanEvalSource, Source
@@ -197,14 +198,14 @@ def _check_rows(plan: AblationPlan) -> None:
     """Check that each set has rows to measure on, and none for tests alone if it is of a curve."""
     (tier,) = start_config(plan).evaluation.tiers
     for name, source in tier.sets.items():
-        roles = _roles_of(source)
-        if roles == {Role.TRAIN}:
-            raise RoleError(
-                f"all rows of {name} are for training",
-                field=f"evaluation.sets.{name}" if plan.config.evaluation.sets else "data.held_out",
-                hint="give rows for validation or tests",
-            )
-        if plan.config.evaluation.curve_every is not None and Role.TEST in roles:
+        tasks = _tasks_of(source)
+        if tasks:
+            field = f"evaluation.sets.{name}" if plan.config.evaluation.sets else "data.held_out"
+            refuse_training_rows(tasks, name, field)
+        has_tests = isinstance(source, HumanEvalSource) or any(
+            task.role is Role.TEST for task in tasks
+        )
+        if plan.config.evaluation.curve_every is not None and has_tests:
             raise ConfigError(
                 f"{name} has rows for tests alone, and a curve measures checkpoints",
                 field="evaluation.curve_every",
@@ -212,14 +213,14 @@ def _check_rows(plan: AblationPlan) -> None:
             )
 
 
-def _roles_of(source: Source) -> set[Role]:
-    """Return the roles of a source's rows; none if its rows cannot be read yet."""
-    if isinstance(source, HumanEvalSource):
-        return {Role.TEST}
+def _tasks_of(source: Source) -> list[Task]:
+    """Return a source's tasks; none if they cannot be read yet, or have the roles of its kind."""
     path = getattr(source, "path", None)
-    if isinstance(source, HubSource | Gsm8kSource) or (path and not path.exists()):
-        return set()
-    return {task.role for task in open_dataset(source, DatasetPurpose.EVALUATE, None).tasks}
+    if isinstance(source, HubSource | Gsm8kSource | HumanEvalSource):
+        return []
+    if path and not path.exists():
+        return []
+    return open_dataset(source, DatasetPurpose.EVALUATE, None).tasks
 
 
 def _check_component(name: str, rubrics: Iterable[str]) -> None:

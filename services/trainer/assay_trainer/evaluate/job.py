@@ -109,7 +109,7 @@ def run_job(job: EvaluationJob, settings: ServiceSettings, console: Console) -> 
         elif job.protocol.kind is not ProtocolKind.LIKELIHOOD:
             own = stack.enter_context(own_services())
             settings, started = with_reward(own, settings)
-            check_rubrics([task for one in sets for task in one.tasks], settings)
+            check_rubrics({"task.rubric": [task for one in sets for task in one.tasks]}, settings)
             if started:
                 console.print(f"[dim]started for this command: {', '.join(started)}[/]")
         if not policies:

@@ -5,7 +5,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,14 +144,10 @@ def made_set(
     if twice := [one for one, number in Counter(task.id for task in tasks).items() if number > 1]:
         raise DatasetError(f"{source} has two tasks with the id {twice[0]!r}", field="id")
     num_all = len(tasks)
-    if not allow_train:
+    if not allow_train or not tasks:
+        hint = "--allow-train measures on them all the same"
+        refuse_training_rows(tasks, source, "--sets", hint)
         tasks = [task for task in tasks if task.role is not Role.TRAIN]
-    if not tasks:
-        raise RoleError(
-            f"all {num_all} rows of {source} are for training",
-            field="--sets",
-            hint="--allow-train measures on them all the same",
-        )
     num_left_out = num_all - len(tasks)
     tasks = _part(tasks, limit, limit_seed)
     roles = Counter(task.role for task in tasks)
@@ -167,6 +163,21 @@ def made_set(
         test_only_opened=time.time() if roles[Role.TEST] else None,
     )
     return OpenSet(facts, tasks)
+
+
+def refuse_training_rows(
+    tasks: Collection[Task],
+    name: str,
+    field: str,
+    hint: str = "give rows for validation or tests",
+) -> None:
+    """Refuse a set that has rows for training alone, or none.
+
+    Raises:
+        RoleError: it has.
+    """
+    if all(task.role is Role.TRAIN for task in tasks):
+        raise RoleError(f"all {len(tasks)} rows of {name} are for training", field=field, hint=hint)
 
 
 def _sources(source: str, allow_train: bool) -> list[Source]:

@@ -52,7 +52,7 @@ def follow() -> None:
 
 
 def _begin(ranks: Ranks, folder: Path, config: GRPOConfig, recipe: AdapterRecipe | None) -> Updater:
-    own = has_own_types(recipe and recipe[0], ranks.device)
+    own = has_own_types(None if recipe is None else recipe[0], ranks.device)
     model = load_policy(folder, keep_types=own)[0]
     if recipe is not None:
         model = bare(add_adapter(model, *recipe, ranks.device))

@@ -8,10 +8,10 @@ from pathlib import Path
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import (
+    CallerError,
     ConfigError,
     DatasetError,
     InvalidInput,
-    NotFound,
     NotReady,
     TimedOut,
     Unreachable,
@@ -110,10 +110,8 @@ def check_machine(config: RunConfig) -> None:
     elif policy is not None:
         try:
             check_folder(policy)
-        except InvalidInput as error:
-            raise InvalidInput(error.message, field=_POLICY, hint=error.hint) from None
-        except NotFound as error:
-            raise NotFound(error.message, field=_POLICY, hint=error.hint) from None
+        except CallerError as error:
+            raise type(error)(error.message, field=_POLICY, hint=error.hint) from None
     if missing:
         paths = dict.fromkeys(path for _, path in missing)
         fields = ", ".join(field for field, _ in missing)

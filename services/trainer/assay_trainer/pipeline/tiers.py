@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from assay_shared.errors import CallerError, ConfigError, DatasetError, InvalidInput, RoleError
+from assay_shared.errors import CallerError, ConfigError, DatasetError, RoleError
 from assay_shared.settings.run_file import parse_config
 from assay_shared.types import PolicyVersion, Role, Task
 from assay_shared.weights import checkpoint as weights
@@ -24,7 +24,7 @@ from assay_trainer.evaluate.policy.places import PolicyPlace, checkpoints_of
 from assay_trainer.evaluate.policy.services import check_rubrics
 from assay_trainer.evaluate.policy.serving import publish_folder
 from assay_trainer.evaluate.reporting.report import headline
-from assay_trainer.evaluate.sets import OpenSet, check_sets, made_set
+from assay_trainer.evaluate.sets import OpenSet, check_sets, made_set, refuse_training_rows
 from assay_trainer.evaluation.best_checkpoint import (
     BestCheckpoint,
     MeasuredCheckpoint,
@@ -117,12 +117,7 @@ class Tiers:
                     hint="use validation rows, or a tier with at: end",
                 )
             shown = str(getattr(source, "path", None) or source.kind)
-            if tasks and all(task.role is Role.TRAIN for task in tasks):
-                raise RoleError(
-                    f"all {len(tasks)} rows of {name} are for training",
-                    field=field_of_set(tier, name),
-                    hint="give rows for validation or tests",
-                )
+            refuse_training_rows(tasks, name, field_of_set(tier, name))
             found.append(made_set(name, shown, tasks, limit=tier.limit, limit_seed=_LIMIT_SEED))
         check_sets(found, protocol)
         if protocol.kind is not ProtocolKind.LIKELIHOOD:
@@ -138,11 +133,8 @@ class Tiers:
             InvalidInput: it does not have one; names the field of the set, and its first task.
             AssayError: the service does not answer.
         """
-        for field, tasks in self._of_rubrics.items():
-            try:
-                check_rubrics(tasks, self._run.settings)
-            except InvalidInput as error:
-                raise InvalidInput(error.message, field=field, hint=error.hint) from None
+        if self._of_rubrics:
+            check_rubrics(self._of_rubrics, self._run.settings)
 
     def after_checkpoint(self, stage: str, step: int) -> None:
         """Begin to measure a checkpoint on disk, once the one before is measured."""

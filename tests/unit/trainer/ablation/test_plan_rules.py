@@ -203,7 +203,7 @@ def test_a_set_for_training_alone_is_refused(tmp_path: Path) -> None:
     rows.write_text(f"{Task.model_dump_json(task)}\n")
     source = {"kind": "jsonl", "path": str(rows)}
     evaluation = {"metrics": ["pass@1"], "sets": {"mine": source}}
-    with pytest.raises(RoleError, match="all rows of mine are for training") as refused:
+    with pytest.raises(RoleError, match="all 1 rows of mine are for training") as refused:
         read_checked(write(tmp_path, evaluation=evaluation))
     assert refused.value.field == "evaluation.sets.mine"
 

@@ -280,7 +280,8 @@ def _reward(
         console.print(f"[dim]started for this command: {', '.join(started)}[/]")
     rubric = given.config.scoring.rubric
     new = [Task(id="a new instruction", prompt="?", rubric=rubric)]
-    check_rubrics([*(new if given.config.invention.wanted else []), *given.tasks], settings)
+    invented = new if given.config.invention.wanted else []
+    check_rubrics({"task.rubric": [*invented, *given.tasks]}, settings)
     return settings
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -105,8 +105,11 @@ def own_services(log_folder: Path | None = None) -> Iterator[OwnServices]:
         yield own
 
 
-def check_rubrics(tasks: Iterable[Task], settings: ServiceSettings) -> None:
+def check_rubrics(tasks: Mapping[str, Iterable[Task]], settings: ServiceSettings) -> None:
     """Refuse tasks whose rubric the reward service does not have.
+
+    Args:
+        tasks: by the field that an error names.
 
     Raises:
         InvalidInput: a rubric is not there; names it and its first task.
@@ -117,14 +120,14 @@ def check_rubrics(tasks: Iterable[Task], settings: ServiceSettings) -> None:
         async with RewardClient.from_settings(settings, retry=NO_RETRY) as client:
             return {one.name for one in await client.rubrics()}
 
-    missing = without_rubric(tasks, asyncio.run(known()))
-    if missing:
-        task, reason = missing[0]
-        raise InvalidInput(
-            f"{task.id}: {reason}",
-            field="task.rubric",
-            hint="ASSAY_REWARD_RUBRICS of the reward service names a folder of own rubrics",
-        )
+    rubrics = asyncio.run(known())
+    for field, some in tasks.items():
+        for task, reason in without_rubric(some, rubrics):
+            raise InvalidInput(
+                f"{task.id}: {reason}",
+                field=field,
+                hint="ASSAY_REWARD_RUBRICS of the reward service names a folder of own rubrics",
+            )
 
 
 def with_reward(own: OwnServices, settings: ServiceSettings) -> tuple[ServiceSettings, list[str]]:

@@ -96,10 +96,10 @@ def recipe_of(model: PreTrainedModel) -> AdapterRecipe | None:
 
 
 def check_targets(model: PreTrainedModel, lora: LoRAConfig) -> None:
-    """Check that the model has the named layers.
+    """Check that the model has the named layers, and that one is large enough for the rank.
 
     Raises:
-        ConfigError: it lacks one of them, or the rank is above both sides of every one.
+        ConfigError: it lacks one of them, or every one has a side shorter than the rank.
     """
     known = _linear_layers(model)
     unknown = set() if isinstance(lora.targets, str) else set(lora.targets) - known

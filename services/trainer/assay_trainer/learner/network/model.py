@@ -94,8 +94,10 @@ def load_policy(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return model and tokenizer of a checkpoint folder.
 
-    The weights are float32, ready for training, or of the folder's own types with `keep_types`, for
-    an adapter's base: half the host's memory. Versions are published in the folder's own types.
+    The weights are float32, ready for training. Versions are published in the folder's own types.
+
+    Args:
+        keep_types: keep the folder's own types, for the base of an adapter: no weight is copied.
 
     Raises:
         NotFound: the folder has no model.

@@ -32,9 +32,9 @@ def test_services_of_a_command_end_with_it() -> None:
         settings, started = with_reward(own, NOWHERE)
         assert started == ["sandbox", "judge", "reward"]
         assert asyncio.run(health(settings)) == "reward"
-        check_rubrics([make_task()], settings)
+        check_rubrics({"task.rubric": [make_task()]}, settings)
         with pytest.raises(InvalidInput, match="task.rubric: t: there is no rubric 'none'"):
-            check_rubrics([make_task(rubric="none")], settings)
+            check_rubrics({"task.rubric": [make_task(rubric="none")]}, settings)
         assert with_reward(own, settings) == (settings, [])
         assert len(own.processes) == 3
     assert all(process.poll() is not None for process in own.processes)
