@@ -52,13 +52,13 @@ class EvaluationStore:
     ) -> "EvaluationStore":
         """Return the store of a new evaluation, or of the one in the folder, to resume it.
 
-        Sets that the folder lacks are added. A folder without a sample is begun again.
+        Sets that the folder lacks are added. An unfinished one without a sample is begun again.
 
         Raises:
             Conflict: the folder has another policy, protocol or set; the difference is named.
         """
-        if folder.exists and folder.has_samples:
-            record = folder.read_record()
+        record = folder.read_record() if folder.exists else None
+        if record is not None and (folder.has_samples or record.finished is not None):
             _refuse_difference(record, policy, protocol, sets)
         else:
             record = EvaluationRecord(

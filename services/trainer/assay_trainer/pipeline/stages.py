@@ -20,7 +20,7 @@ from assay_trainer.curriculum.state import Advance, BatcherState
 from assay_trainer.evaluation.evaluator import Evaluator, TaskEvaluation
 from assay_trainer.evaluation.report import write_report
 from assay_trainer.evaluation.stage_progress import StageProgress
-from assay_trainer.events import CurriculumAdvanced, Evaluated, StepEvent
+from assay_trainer.events import CurriculumAdvanced, Evaluated, StepEvent, living
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import GroupBatcher
@@ -224,7 +224,7 @@ def _record_end(run: RunContext, step: int, end: Advance) -> None:
     told = CurriculumAdvanced(step=step, ended=end.ended, to=end.to, reason=end.reason)
     data = told.model_dump(mode="json")
     kind = "curriculum_advanced"
-    known = [one.data for one in run.folder.read_events() if one.kind == kind]
+    known = [one.data for one in living(run.folder.read_events()) if one.kind == kind]
     if not any((one["step"], one["ended"]) == (step, end.ended) for one in known):
         run.record(kind, **data)
 

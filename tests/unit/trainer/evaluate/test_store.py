@@ -59,6 +59,9 @@ def test_a_folder_without_a_sample_takes_what_was_corrected(tmp_path: Path) -> N
     assert [(one.name, one.num_tasks) for one in store.record.sets] == [("a", 3)]
     assert store.record.policy == policy
     assert len(store.usable_samples("a")) == 3
+    store.finish()
+    with pytest.raises(Conflict, match="another protocol"):
+        begin(tmp_path, [a_set("a", 3)], policy)
 
 
 def sample(task: str, index: int = 0, *, lost: bool = False) -> SampleRecord:
