@@ -1,12 +1,14 @@
 """Measures steps of GRPO of an adapter, with the engine on the same card: seconds and memory.
 
     python -m bench.adapter_steps 7b /dev/shm/7b
-    python -m bench.adapter_steps 14b /tmp/14b --nf4 --runs /dev/shm/runs
+    python -m bench.adapter_steps 14b /dev/shm/14b --nf4 --runs /tmp/runs
     python -m bench.adapter_steps tiny /tmp/tiny --engine transformers      # without a GPU
 
 Random weights of a known shape, LoRA of rank 16; a step has 16 groups of 8 answers of 256 tokens,
 and the share of vowels is the reward. The run is killed after its last step, as its final model is
-not wanted. FOLDER takes a checkpoint, and the runs' folder four copies of its weights.
+not wanted. Each version is merged and goes from memory to the engine; with `--transfer folder`, its
+adapter's folder does. FOLDER takes a checkpoint, and the runs' folder a copy of its weights, or
+up to four with `--transfer folder`.
 """
 
 import argparse
@@ -43,6 +45,7 @@ def services_of(asked: argparse.Namespace) -> dict[str, str]:
         "ASSAY_INFERENCE_WEIGHT_ROOTS": str(asked.runs),
         "ASSAY_INFERENCE_START_TIMEOUT_S": "600",
         "ASSAY_INFERENCE_LOAD_TIMEOUT_S": "300",
+        "ASSAY_WEIGHT_TRANSFER": asked.transfer,
     }
     if asked.engine == "vllm":
         settings["ASSAY_INFERENCE_VLLM_PYTHON"] = asked.vllm_python
@@ -100,6 +103,7 @@ def main() -> None:
         "shape": asked.shape,
         "nf4": asked.nf4,
         "engine": asked.engine,
+        "transfer": asked.transfer,
         "tokens_per_pack": asked.tokens_per_pack,
         "steps": steps,
         #: Of each card, with the engine.
@@ -120,6 +124,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nf4", action="store_true", help="hold the trainer's base in 4 bits")
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--tokens-per-pack", type=int, default=4096)
+    parser.add_argument("--transfer", choices=("direct", "folder"), default="direct")
     parser.add_argument("--cache-gb", type=int, default=12, help="of the engine, in GiB")
     parser.add_argument("--engine", choices=("vllm", "transformers"), default="vllm")
     parser.add_argument("--vllm-python", default=sys.executable)

@@ -18,8 +18,6 @@ alone, and scores each checkpoint by the same function. ASSAY_DATA names the fol
 import argparse
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +29,7 @@ from assay_shared.answers.question import asked_for
 from assay_shared.statistics.bootstrap import mean_interval, paired_difference
 from assay_shared.types import Task
 from assay_trainer.data.gsm8k import gsm8k_task
+from bench.gsm8k_training import training
 from bench.trl_grpo import TrlWork, train
 
 RESULTS = Path("gsm8k_vs_trl")
@@ -88,28 +87,9 @@ def train_by_trl(start: Path, output: Path, asked: argparse.Namespace) -> dict[s
 
 def train_by_assay(start: Path, run: Path, seconds: float, seed: int) -> None:
     """Train by `assay train` for `seconds` of GRPO, whose end writes a checkpoint."""
-    config = Path(__file__).with_name("gsm8k_smollm2.yaml")
-    settings = (f"policy.folder={start}", "sft=null", f"seed={seed}", "grpo.steps=100000")
-    asked = ("train", str(config), *settings, "--folder", str(run))
-    trained = subprocess.Popen([sys.executable, "-m", "assay_shared.cli", *asked])
-    while trained.poll() is None and not _began(run, seconds):
-        time.sleep(0.2)
-    if trained.poll() is not None:
-        raise SystemExit(f"training ended early, with {trained.returncode}")
-    trained.terminate()
-    trained.wait(timeout=120)
-
-
-def _began(run: Path, seconds: float) -> bool:
-    """Return True once GRPO has run for `seconds`."""
-    events = run / "events.jsonl"
-    lines = events.read_text().splitlines() if events.exists() else []
-    begun = [
-        event["time"]
-        for event in map(json.loads, lines)
-        if event["kind"] == "stage_started" and event["data"]["stage"] == "grpo"
-    ]
-    return bool(begun) and time.time() - begun[0] >= seconds
+    with training(start, run, [f"seed={seed}"]) as trained:
+        trained.wait_until(seconds)
+        trained.stop()
 
 
 def write_folder(checkpoint: str, folder: Path) -> None:
@@ -119,6 +99,12 @@ def write_folder(checkpoint: str, folder: Path) -> None:
 
     (place,) = find_policies(checkpoint, None)
     servable_folder(place, folder.parent).rename(folder)
+
+
+def result_file(results: Path, folder: Path) -> Path:
+    """Return the file of what `evaluate` finds of a folder."""
+    name = "_".join(folder.parts[-3:]).strip("/_")
+    return results / f"eval_{name}.json"
 
 
 def evaluate(folder: Path, num_samples: int, memory_share: float) -> dict[str, Any]:
@@ -236,9 +222,8 @@ def main() -> None:
         (asked.results / f"trl_training_{asked.seed}.json").write_text(json.dumps(found) + "\n")
     elif asked.verb == "evaluate":
         for folder in asked.folders:
-            name = "_".join(folder.parts[-3:]).strip("/_")
             found = evaluate(folder, asked.samples, asked.memory_share)
-            (asked.results / f"eval_{name}.json").write_text(json.dumps(found) + "\n")
+            result_file(asked.results, folder).write_text(json.dumps(found) + "\n")
     else:
         files = asked.files or sorted(asked.results.glob("eval_*.json"))
         print(json.dumps(compare(files), indent=1))

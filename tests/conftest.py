@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tests.support.valkey import TestValkey
 
 
+# A shell's background job ignores Ctrl-C, and so would the commands that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 #: Policies of tests lie wherever pytest keeps its folders.
 os.environ["ASSAY_INFERENCE_WEIGHT_ROOTS"] = "/"
 _KEPT = {"ASSAY_DATA", "ASSAY_INFERENCE_WEIGHT_ROOTS"}

@@ -32,7 +32,7 @@ from assay_trainer.curriculum_config import CurriculumConfig
 from assay_trainer.events import StepEvent
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.learner.batcher import GroupBatcher
-from assay_trainer.learner.checkpoint import whole
+from assay_trainer.learner.checkpoint import seal, sealed_files, whole
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.mismatch import Mismatched
 from assay_trainer.learner.network.adapters import add_adapter
@@ -130,12 +130,18 @@ def train(
     The stages that had nothing to teach go to `skipped`, with the last step before.
     """
     publish_policy(*create_policy(TINY, TEXTS, seed=0), folder / "start")
+    seal(folder / "start")
     model, tokenizer = load_policy(folder / "start")
     if lora is not None:
         add_adapter(model, lora, 0, torch.device("cpu"))
     values = {"steps": 3, "groups_per_step": 2, "group_size": 4, "max_tokens": 12}
     config = GRPOConfig.model_validate(values | {"max_staleness": 0} | changes)
-    publisher = WeightPublisher(folder / "policy", lambda: InferenceClient(url), [1, 2, 3, 4])
+    publisher = WeightPublisher(
+        folder / "policy",
+        lambda: InferenceClient(url),
+        [1, 2, 3, 4],
+        twins=lambda: sealed_files(folder),
+    )
     feed = GroupBatcher(
         DirectRollouts(url, before, rewarder),  # type: ignore[arg-type]  # of the same shape
         order or TaskOrder(TASKS, seed=0),
@@ -333,6 +339,8 @@ def test_versions_of_an_adapter_are_published_alone_and_sampled_from(
         checkpoint.file_digest(one / checkpoint.WEIGHTS) for one in (base, tmp_path / "start")
     )
     assert of_base == of_start
+    start = tmp_path / "start" / "model.safetensors"
+    assert (base / "model.safetensors").samefile(start), "equal weights have room once"
     digests = {checkpoint.adapter_digest(one, checkpoint.digest(base)) for one in adapters}
     assert len(digests) == len(adapters)
     for one in adapters:

@@ -31,11 +31,13 @@ from assay_shared.types import (
     WeightUpdate,
 )
 from assay_shared.weights import checkpoint
+from assay_trainer.evaluate.policy.serving import publish_folder
 from assay_trainer.learner.network.model import create_policy
 from assay_trainer.weights.direct import DirectTransfer
 from assay_trainer.weights.publisher import WeightPublisher
 from tests.conftest import Serve, wait_until
 from tests.support.policies import TEXTS, TINY, make_policy_folders, update_of
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -69,7 +71,7 @@ class ReplicaProcess:
         self.start()
 
     def start(self, **environment: str) -> None:
-        port = self.url.rpartition(":")[2] or "0"
+        port = self.url.rpartition(":")[2] or str(free_port())
         self._log.unlink(missing_ok=True)
         self.process = spawn(
             [sys.executable, "-m", "assay_shared.cli", "inference", "serve", "--port", port],
@@ -119,26 +121,23 @@ async def until(
         return status
 
 
+@pytest.mark.parametrize("transfer", ["folder", "upload"])
 async def test_replicas_that_see_no_folder_of_the_router_get_an_upload(
-    serve: Serve, tmp_path: Path, folders: list[Path]
+    serve: Serve, tmp_path: Path, folders: list[Path], transfer: str
 ) -> None:
-    """The trainer uploads to the router, and the router to each replica, on other machines."""
+    """The router sends each replica what it has as a folder, announced to it or uploaded to it."""
     nowhere = {"inference_weight_roots": "", "runs": tmp_path / "nowhere"}
     urls = [serve(create_app(cpu_settings(**nowhere))) for _ in range(2)]
-    by_folder = router_settings(*urls)
-    async with InferenceClient(serve(create_app(by_folder)), retry=NO_RETRY) as client:
-        with pytest.raises(InvalidInput, match="outside the folders"):
-            await publish(client, folders[0], 1)
-    by_upload = by_folder.model_copy(update={"weight_transfer": "upload"})
-    async with InferenceClient(serve(create_app(by_upload)), retry=NO_RETRY) as client:
-        for version in (1, 2):
-            uploaded = await upload_weights(client, folders[version])
-            policy = PolicyVersion(version=version, digest=checkpoint.digest(folders[version]))
-            update = WeightUpdate(source=UploadedWeights(upload=uploaded.id), policy=policy)
-            status = await client.update_weights(update)
-            assert {one.policy and one.policy.version for one in status.replicas.values()} == {
-                version
-            }
+    settings = router_settings(*urls).model_copy(update={"weight_transfer": transfer})
+    async with InferenceClient(serve(create_app(settings)), retry=NO_RETRY) as client:
+        told = [await publish(client, folders[0], 1)]
+        uploaded = await upload_weights(client, folders[1])
+        policy = PolicyVersion(version=2, digest=checkpoint.digest(folders[1]))
+        update = WeightUpdate(source=UploadedWeights(upload=uploaded.id), policy=policy)
+        told.append(await client.update_weights(update))
+        for version, status in enumerate(told, 1):
+            served = {one.policy and one.policy.version for one in status.replicas.values()}
+            assert served == {version}
         answer = await client.generate(GenerateRequest(prompt=TEXTS[0], sampling=SAMPLING))
         assert versions([answer]) == {2}
 
@@ -279,6 +278,41 @@ def test_what_several_engines_cannot_do_is_told_with_its_reason(
     assert told == [(2, reason)]
     with pytest.raises(InvalidInput, match="continue does not.*grpo.sync"):
         publisher.publish(*policy, SyncMode.CONTINUE)
+
+
+@pytest.mark.slow
+def test_a_restarted_router_takes_versions_above_those_of_its_replicas(
+    serve: Serve, replica_urls: list[str], folders: list[Path], tmp_path: Path
+) -> None:
+    """The trainer and an evaluation number by the replicas' versions: the router has none."""
+
+    def connect(settings: ServiceSettings) -> InferenceClient:
+        return InferenceClient.from_settings(settings, retry=NO_RETRY)
+
+    async def restart(version: int) -> ServiceSettings:
+        """Return the settings of a new router, which knows what its replicas serve."""
+        url = serve(create_app(router_settings(*replica_urls[:2])))
+        settings = ServiceSettings(inference_url=url)
+        async with connect(settings) as client:
+            status = await until(client, lambda status: status.newest_version == version)
+        assert status.policy is None
+        return settings
+
+    async def announce(settings: ServiceSettings) -> None:
+        async with connect(settings) as client:
+            await publish(client, folders[0], 50)
+
+    asyncio.run(announce(asyncio.run(restart(0))))
+    settings = asyncio.run(restart(50))
+    publisher = WeightPublisher(tmp_path, lambda: connect(settings), [1, 2, 3])
+    status = publisher.publish(*create_policy(TINY, TEXTS, seed=0))
+    assert status.policy is not None
+    assert status.policy.version == 51
+    assert {one.policy for one in status.replicas.values()} == {status.policy}
+
+    settings = asyncio.run(restart(51))
+    published = asyncio.run(publish_folder(folders[1], checkpoint.digest(folders[1]), settings))
+    assert published.version == 52
 
 
 async def test_a_version_that_no_replica_takes_is_refused_and_the_old_one_serves(

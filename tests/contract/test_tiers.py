@@ -1,12 +1,15 @@
 """Tiers of a run on real parts: SFT on a tiny policy, inference and reward over HTTP."""
 
 import asyncio
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
 
 from assay_inference.api.app import create_app as create_inference
 from assay_inference.settings import InferenceSettings
@@ -19,9 +22,10 @@ from assay_shared.settings.environment import ServiceSettings
 from assay_shared.settings.run_file import load_config
 from assay_shared.types import PolicyVersion, Role, Task
 from assay_trainer import config as trainer_config
-from assay_trainer.config import RunConfig
+from assay_trainer.config import LoRAConfig, RunConfig
+from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.evaluate.policy.places import find_policies
-from assay_trainer.evaluation.best_checkpoint import read_best
+from assay_trainer.evaluation.best_checkpoint import read_best, write_best
 from assay_trainer.evaluation.records.folder import read_evaluation
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.pipeline.context import RunContext
@@ -123,6 +127,40 @@ def test_checkpoints_are_measured_and_the_best_is_the_stages_model(
 
 
 @pytest.mark.slow
+def test_the_best_checkpoint_of_an_adapter_leaves_its_adapter(
+    services: ServiceSettings, tmp_path: Path
+) -> None:
+    config = config_of(tmp_path)
+    lora = config.policy.model_copy(update={"lora": LoRAConfig(rank=2)})
+    create_run(tmp_path / "run", config.model_copy(update={"policy": lora}))
+    with in_run(tmp_path / "run", services) as (run, tiers):
+        train(run, tiers)
+    model = tmp_path / "run" / "models" / "sft"
+    shutil.rmtree(model)
+    last = read_best(tmp_path / "run")
+    assert last is not None
+    earlier = {"step": 4, "folder": last.folder.replace("-6", "-4")}
+    best = last.model_copy(update=earlier)
+    write_best(tmp_path / "run", best)
+    with in_run(tmp_path / "run", services) as (run, tiers):
+        train(run, tiers)
+    own, kept = (
+        load_file(folder / "adapter_model.safetensors")
+        for folder in (model / "adapter", tmp_path / "run" / best.folder)
+    )
+    assert own.keys() == kept.keys()
+    newest = load_file(tmp_path / "run" / last.folder / "adapter_model.safetensors")
+    assert not all(torch.equal(own[name], newest[name]) for name in own)
+    assert all(torch.equal(own[name].float(), kept[name].float()) for name in own)
+    (place,) = find_policies(str(tmp_path / "run"), None)
+    merged, published = (
+        load_file(folder / "model.safetensors")
+        for folder in (servable_folder(place, tmp_path / "scratch"), model)
+    )
+    assert all(torch.equal(merged[name], published[name]) for name in merged)
+
+
+@pytest.mark.slow
 def test_a_stopped_run_measures_what_is_missing_when_it_is_resumed(
     services: ServiceSettings, tmp_path: Path
 ) -> None:
@@ -133,6 +171,7 @@ def test_a_stopped_run_measures_what_is_missing_when_it_is_resumed(
 
     with pytest.raises(Stopped), in_run(tmp_path / "run", services, stop_at_4) as (run, tiers):
         train(run, tiers)
+    assert not (tmp_path / "run" / ".scratch").exists()
     with in_run(tmp_path / "run", services) as (run, tiers):
         train(run, tiers)
 

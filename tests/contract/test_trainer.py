@@ -57,20 +57,22 @@ async def test_a_run_is_a_process_whose_end_is_told_and_that_can_be_resumed(
     with pytest.raises(Conflict, match="exists"):
         await client.start(RunRequest(name="one", config=DEMO))
     kinds = [event.kind async for event in client.events("one")]
-    assert kinds == ["run_failed"]
+    assert kinds == ["settings", "run_failed"]
     info = await client.run("one")
     assert info.status.state == "failed"
     assert "no Redis" in info.status.message
     assert [run.name for run in await client.runs()] == ["one"]
     assert RunFolder.open(tmp_path / "runs" / "one").config.exists()
     assert (await client.resume("one")).status.state == "running"
-    assert [event.kind async for event in client.events("one")] == ["run_failed", "run_failed"]
+    kinds = [event.kind async for event in client.events("one")]
+    assert kinds == ["settings", "run_failed", "run_failed"]
 
 
 async def test_a_process_that_was_killed_is_noticed(client: TrainerClient, tmp_path: Path) -> None:
     await client.start(RunRequest(name="three", config=DEMO))
     assert (await client.stop("three")).name == "three"
-    assert [e.kind async for e in client.events("three")] in ([], ["run_stopped"], ["run_failed"])
+    kinds = [event.kind async for event in client.events("three")]
+    assert kinds in ([], ["settings"], ["settings", "run_stopped"], ["settings", "run_failed"])
     assert (await client.run("three")).status.state in ("failed", "stopped")
 
 

@@ -105,6 +105,48 @@ BROKEN = {
 }
 
 
+@pytest.mark.parametrize("first", [b"", b"HTTP/1.1"], ids=["nothing", "half an answer"])
+async def test_a_request_that_meets_the_closing_of_a_kept_connection_is_sent_again(
+    first: bytes,
+) -> None:
+    """The server closes the first connection when its second request arrives."""
+    num_requests: list[int] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        at = len(num_requests)
+        num_requests.append(0)
+        while await reader.readuntil(b"\r\n\r\n"):
+            num_requests[at] += 1
+            if num_requests == [2]:
+                writer.write(first)
+                return
+            writer.write(OK + b"content-length: 2\r\n\r\nhi")
+
+    async with server(handle) as transport:
+        assert (await ask(transport)).content == b"hi"
+        if first:
+            with pytest.raises(BrokenAnswer):
+                await ask(transport)
+            assert num_requests == [2], "a begun answer is not asked for again"
+        else:
+            assert (await ask(transport)).content == b"hi"
+            assert num_requests == [2, 1]
+
+
+async def test_a_new_connection_without_an_answer_is_not_tried_again() -> None:
+    num_connections = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal num_connections
+        num_connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+
+    async with server(handle) as transport:
+        with pytest.raises(BrokenAnswer, match="closed too early"):
+            await ask(transport)
+    assert num_connections == 1
+
+
 @pytest.mark.parametrize("parts", BROKEN.values(), ids=BROKEN)
 async def test_what_is_no_whole_answer_is_broken(parts: tuple[bytes, ...]) -> None:
     async with server(saying(*parts, then=close)) as transport:

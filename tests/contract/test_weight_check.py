@@ -130,7 +130,9 @@ def test_a_folder_that_inference_does_not_read_is_refused_before_it_is_made(
     with pytest.raises(ConfigError, match=f"reads no weights from {outside}") as refused:
         check_place(outside, settings)
     assert refused.value.field == "--folder"
-    check_place(tmp_path, settings)  # it exists, so it is refused when it is made
+    with pytest.raises(ConfigError, match="reads no weights") as resumed:
+        check_place(tmp_path, settings, "--resume")
+    assert resumed.value.field == "--resume"
     check_place(outside, settings.model_copy(update={"weight_transfer": "upload"}))
     check_place(outside, settings.model_copy(update={"inference_url": "http://127.0.0.1:9"}))
     with pytest.raises(ConfigError, match="reads no weights"):

@@ -46,8 +46,25 @@ def test_a_plan_that_samples_waits_for_the_run_that_trains(assay: Assay, mesh: L
     shutil.rmtree(other)
 
 
-def test_a_plan_of_a_run_that_would_be_refused_exits_with_1(assay: Assay) -> None:
+def test_a_plan_of_a_run_that_would_be_refused_exits_with_1(assay: Assay, tmp_path: Path) -> None:
+    row = {
+        "id": "a",
+        "prompt": "1 + 1",
+        "reference": "2",
+        "role": "validation",
+        "rubric": "nobodys",
+    }
+    (tmp_path / "set.jsonl").write_text(json.dumps(row) + "\n")
+    tier = json.dumps(
+        {
+            "name": "small",
+            "at": "end",
+            "sets": {"sums": {"kind": "jsonl", "path": str(tmp_path / "set.jsonl")}},
+            "protocol": {"kind": "greedy"},
+        }
+    )
     for settings, told in (
+        ((*SAMPLED, f"evaluation.tiers=[{tier}]"), "evaluation.tiers small.sets.sums: "),
         (("grpo.group_size=1",), "grpo.group_size: Input should be greater"),
         ((*SAMPLED, "sft=null"), "data.train: 0 of 192 sampled groups have unequal rewards"),
     ):

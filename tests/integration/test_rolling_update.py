@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from tests.conftest import wait_until
 from tests.integration.conftest import Assay, demo_file, wait_for_event
 from tests.integration.test_kills import check_groups
 from tests.support.balancer import balanced
+from tests.support.ports import free_port
 from tests.support.runs import LOOKUP
 
 GRACE_S = "5"
@@ -59,12 +59,6 @@ class Fleet:
 
     def stop(self) -> None:
         end(list(self._processes.values()), 20)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """Several processes with a common policy to train, on this machine's CPU."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 FOLLOW = (sys.executable, "-m", "assay_trainer.learner.follower")
@@ -14,9 +15,7 @@ FOLLOW = (sys.executable, "-m", "assay_trainer.learner.follower")
 
 def environments(size: int) -> list[dict[str, str]]:
     """Return the variables of each rank, as torchrun writes them."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     return [
         {
             "MASTER_ADDR": "127.0.0.1",

@@ -164,13 +164,12 @@ def train(
     from assay_shared.errors import InvalidInput
     from assay_shared.runs.run_lock import held
     from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.new_run import begin_run
     from assay_trainer.service.record import open_run
+    from assay_trainer.service.used_settings import record_settings
     from assay_trainer.stop import Stop
 
-    if int(os.environ.get("RANK", "0")) > 0:
-        from assay_trainer.learner import follower
-
-        follower.main()
+    _follow_the_first_rank()
     if (file is None) == (resume is None):
         raise InvalidInput("give either a run file or --resume")
     if (plan and file is None) or (as_json and not plan):
@@ -180,18 +179,38 @@ def train(
     settings, numbers = read_settings(ServiceSettings), _numbers(gpus)
     changes = tuple(overrides or ())
     if file is not None and plan:
-        _plan(file, changes, settings, stop, numbers, as_json)
-        return
+        return _plan(file, changes, settings, stop, numbers, as_json)
     if file is not None:
-        from assay_trainer.new_run import begin_run
-
         run_folder, config = begin_run(file, changes, folder, settings, numbers)
     else:
         assert resume is not None
         run_folder, config = open_run(resume)
     # Before anything slow is imported: a second process is refused at once.
     with held(run_folder.path) as owner:
+        if run_folder.read_status_or_damage().state == "finished":
+            return print(f"run {run_folder.path.name} is finished: {run_folder.path}/report.html")
+        record_settings(run_folder, config)
+        if resume is not None:
+            _check_resumed(run_folder, config, settings)
         _train(run_folder, config, settings, stop, owner, quiet, numbers)
+
+
+def _follow_the_first_rank() -> None:
+    """Follow the first rank to its end, if this process is another rank."""
+    if int(os.environ.get("RANK", "0")) > 0:
+        from assay_trainer.learner import follower
+
+        follower.main()
+
+
+def _check_resumed(
+    run_folder: "RunFolder", config: "RunConfig", settings: "ServiceSettings"
+) -> None:
+    """Look for a run's files, and ask inference if it reads from the run's folder."""
+    from assay_trainer.pipeline.before_start import check_files, check_place
+
+    check_files(config)
+    check_place(run_folder.path, settings, "--resume")
 
 
 def _train(
@@ -203,8 +222,6 @@ def _train(
     quiet: bool,
     gpus: list[int],
 ) -> None:
-    if run_folder.read_status_or_damage().state == "finished":
-        return print(f"run {run_folder.path.name} is finished: {run_folder.path / 'report.html'}")
     from rich.console import Console
 
     from assay_shared.telemetry.logs import quiet_transformers, set_up_logging

@@ -33,11 +33,12 @@ class ProgressEvent(BaseModel):
 
 
 class DataOpened(BaseModel):
-    """data: the numbers of tasks and pairs in the sets of the run."""
+    """data: numbers of tasks and pairs; the SHA-256 of each set's rows, by its field."""
 
     num_train: int
     num_held_out: int
     num_preferences: int = 0
+    digests: dict[str, str] = {}
 
 
 class LeaksChecked(BaseModel):

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
-from huggingface_hub import HfApi, constants, get_cached_repo_tree, get_token, snapshot_download
+from huggingface_hub import (
+    HfApi,
+    constants,
+    get_cached_repo_tree,
+    get_token,
+    snapshot_download,
+    try_to_load_from_cache,
+)
 from huggingface_hub.errors import (
     CachedRepoTreeNotFoundError,
     EntryNotFoundError,
@@ -84,17 +91,35 @@ def resolve(kind: Literal["model", "dataset"], name: str, revision: str | None) 
 def list_files(repository: Repository) -> dict[str, int]:
     """Return the sizes in bytes of a repository's files, by path.
 
+    A cache that an older huggingface_hub filled has no list of them. Without a connection, a model
+    then consists of the files in the cache, since its index names the shards; a dataset does not.
+
     Raises:
         AssayError: see `resolve`.
     """
-    named: Any = {"repo_type": repository.kind, "revision": repository.revision}
     with _told(repository):
-        try:
-            found = get_cached_repo_tree(repository.name, **named)
-        except CachedRepoTreeNotFoundError:
-            # A snapshot of any file writes the listing into the cache.
-            download(repository, [".gitattributes"])
-            found = get_cached_repo_tree(repository.name, **named)
+        found = _tree(repository)
+        if found is None:
+            # A snapshot of any file writes the list into the cache.
+            folder = download(repository, [".gitattributes"])
+            found = _tree(repository)
+        if found is None and repository.kind == "model":
+            found = {one.name: one.stat().st_size for one in folder.iterdir() if one.is_file()}
+        if found is None:
+            raise NotFound(
+                f"HF_HUB_OFFLINE is set, and the cache has no list of the files of {repository}",
+                hint="an older huggingface_hub filled it: unset this once, or copy a newer cache",
+            )
+        return found
+
+
+def _tree(repository: Repository) -> dict[str, int] | None:
+    """Return the sizes of a repository's files by the list in the cache, if it has one."""
+    named: Any = {"repo_type": repository.kind, "revision": repository.revision}
+    try:
+        found = get_cached_repo_tree(repository.name, **named)
+    except CachedRepoTreeNotFoundError:
+        return None
     return {file.path: file.size for file in found}
 
 
@@ -202,6 +227,8 @@ def _error(repository: Repository, files: Sequence[str], error: Exception) -> As
 
 def _unreachable(repository: Repository, files: Sequence[str], error: Exception) -> AssayError:
     folder = Path(constants.HF_HUB_CACHE)
+    at: Any = {"repo_type": repository.kind, "revision": repository.revision}
+    files = [one for one in files if not try_to_load_from_cache(repository.name, one, **at)]
     named = f": {', '.join(sorted(files)[:3])}{', ...' if len(files) > 3 else ''}" if files else ""
     lacks = f"the cache in {folder} lacks {repository}, or a part of it{named}"
     if constants.is_offline_mode():

@@ -7,7 +7,6 @@ from assay_shared.runs.run_folder import RunFolder
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.config import RunConfig
 from assay_trainer.curriculum.winner import load_run
-from assay_trainer.pipeline.before_start import check_place, check_start
 from assay_trainer.service.record import create_run, create_stamped_run
 
 
@@ -24,6 +23,9 @@ def begin_run(
         AssayError: the run file is not valid, or the start is refused; there is no folder then.
     """
     config = load_run(file, overrides)
+    # Slow to import: a file that is not valid is refused before.
+    from assay_trainer.pipeline.before_start import check_place, check_start
+
     check_start(config, settings, gpus)
     check_place(folder or settings.runs / config.name, settings)
     if folder is not None:

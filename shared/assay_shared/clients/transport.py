@@ -8,6 +8,7 @@ import asyncio
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
@@ -21,8 +22,8 @@ from assay_shared.clients.inflation import Uninflatable, inflate
 _MAX_FRAMING_BYTES = 256 * 2**10
 #: Bytes read from an answer with an error status; the rest is dropped.
 _MAX_ERROR_BYTES = 64 * 2**10
-#: Shorter than servers keep an idle connection; otherwise a request could meet its closing.
-_KEEP_S = 15.0
+#: Shorter than the five seconds after which many servers close an idle connection.
+_KEEP_S = 4.0
 #: A larger body is written in pieces of this size, so that the event loop can serve other tasks.
 _PIECE_BYTES = 2**18
 _SAFE = "!#$%&'()*+,/:;=?@[]~"
@@ -38,6 +39,10 @@ class NoConnection(OSError):
 
 class BrokenAnswer(Exception):
     """A connection that ended too early, or bytes that are not HTTP."""
+
+
+class NoAnswer(BrokenAnswer):
+    """A connection that ended before the first byte of an answer."""
 
 
 @dataclass(slots=True)
@@ -95,6 +100,9 @@ class Transport:
     ) -> HTTPAnswer:
         """Send a request and return its answer.
 
+        A kept connection can be closed by the server while the request is on its way. The request
+        is then sent once more, on a new connection.
+
         Raises:
             TimeoutError: a time limit is exceeded; `read_s` bounds the silence between two reads.
             OSError: connecting failed.
@@ -120,10 +128,7 @@ class Transport:
     async def _ask(
         self, request: bytes, body: bytes | None, connect_s: float, read_s: float, ends_at: float
     ) -> HTTPAnswer:
-        connection = self._take()
-        if connection is None:
-            connection = await self._connect(connect_s, ends_at)
-        answer = await connection.ask(request, body, read_s, ends_at)
+        connection, answer = await self._answer(request, body, connect_s, read_s, ends_at)
         if connection.is_reusable:
             connection.idle_since = self._loop.time()
             self._idle.append(connection)
@@ -136,6 +141,17 @@ class Transport:
                     raise
                 answer.content = b""  # the status is enough to report the error
         return answer
+
+    async def _answer(
+        self, request: bytes, body: bytes | None, connect_s: float, read_s: float, ends_at: float
+    ) -> "tuple[_Connection, HTTPAnswer]":
+        """Send a request on a kept connection, or on a new one if the server has closed it."""
+        kept = self._take()
+        if kept is not None:
+            with suppress(NoAnswer):
+                return kept, await kept.ask(request, body, read_s, ends_at)
+        new = await self._connect(connect_s, ends_at)
+        return new, await new.ask(request, body, read_s, ends_at)
 
     def _write(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
@@ -207,7 +223,7 @@ class _Connection(asyncio.Protocol):
         """Send a request and return its answer; any error closes the connection."""
         self.is_reusable = False
         if self._transport is None or self._transport.is_closing():
-            raise BrokenAnswer("the connection was closed")
+            raise NoAnswer("the connection was closed")
         self._num_framing, self._heard_at = 0, self._loop.time()
         self._whole = self._loop.create_future()
         due = min(self._heard_at + read_s, ends_at)
@@ -271,7 +287,8 @@ class _Connection(asyncio.Protocol):
             if error is None and self._has_headers and self._ends_with_connection():
                 self.on_message_complete()
             else:
-                self._fail(BrokenAnswer(f"the connection broke: {error or 'closed too early'}"))
+                kind = BrokenAnswer if self._num_framing else NoAnswer
+                self._fail(kind(f"the connection broke: {error or 'closed too early'}"))
 
     def pause_writing(self) -> None:
         self._may_write = self._loop.create_future()

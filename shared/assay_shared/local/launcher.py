@@ -7,11 +7,9 @@ the listening sockets and passes them down, so a restart keeps its port.
 import asyncio
 import logging
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -39,6 +37,7 @@ from assay_shared.local.listeners import (
     url_of,
 )
 from assay_shared.runtime.processes import end, last_lines, spawn
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.service.server import bind
 from assay_shared.settings.environment import ServiceSettings, read_settings
 
@@ -108,7 +107,7 @@ class Launcher:
         given = _given_redis() if usual_ports else {}
         listeners = _listeners(services, on_port_taken, usual_ports=usual_ports)
         # A socket's path may have at most 107 characters; a path under `home` could be longer.
-        self._socket_folder = Path(tempfile.mkdtemp(prefix="assay-"))
+        self._socket_folder = TemporaryFolder("assay-socket-")
         self.urls = {name: url_of(listener) for name, listener in listeners.items()}
         self.environment = dict(settings or {}) | self._environment() | given
         if given and "ASSAY_REDIS_URL" not in given:
@@ -130,7 +129,7 @@ class Launcher:
     def _environment(self) -> dict[str, str]:
         return {
             **{f"ASSAY_{name.upper()}_URL": url for name, url in self.urls.items()},
-            "ASSAY_REDIS_URL": f"unix://{self._socket_folder}/valkey.sock",
+            "ASSAY_REDIS_URL": f"unix://{self._socket_folder.path}/valkey.sock",
             "ASSAY_RUNS": str(self.home),
             # The user owns this machine and the policy; /health reports the isolation reached.
             "ASSAY_SANDBOX_MINIMUM_ISOLATION": "fallback",
@@ -142,7 +141,7 @@ class Launcher:
     def _valkey(self) -> ManagedProcess:
         folder = self.home / "valkey"
         folder.mkdir(parents=True, exist_ok=True)
-        path = self._socket_folder / "valkey.sock"
+        path = self._socket_folder.path / "valkey.sock"
         command = (sys.executable, "-m", "assay_shared.local.valkey", str(path), str(folder))
         return ManagedProcess("valkey", command)
 
@@ -289,7 +288,7 @@ class Launcher:
             part.process = None
             if part.listener is not None:
                 part.listener.close()
-        shutil.rmtree(self._socket_folder, ignore_errors=True)
+        self._socket_folder.remove()
 
 
 def _listeners(

@@ -27,10 +27,11 @@ import time
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from assay_shared.errors import Conflict, InvalidInput, NotFound
+from assay_shared.errors import ConfigError, Conflict, InvalidInput, NotFound
 from assay_shared.runs.regular_file import read_regular, reason_of
 
 #: Pattern of a run's name: a folder name that is safe in paths, addresses, logs and terminals.
@@ -106,6 +107,24 @@ class RunFolder:
     @property
     def events(self) -> Path:
         return self.path / "events.jsonl"
+
+    def read_config(self) -> dict[str, Any]:
+        """Return the content of config.json; `config` has the resolved configuration.
+
+        Raises:
+            ConfigError: the file is damaged.
+        """
+        try:
+            content = json.loads(self.config.read_bytes())
+            if not isinstance(content["config"], dict):
+                raise TypeError
+        except (ValueError, KeyError, TypeError):
+            raise ConfigError(
+                f"{self.config} is damaged: it has no configuration of a run",
+                hint="restore the run from a backup, or begin a new one",
+            ) from None
+        found: dict[str, Any] = content
+        return found
 
     @property
     def tasks(self) -> Path:

@@ -5,7 +5,7 @@ A run file describes a run; addresses and secrets of the deployment are in `envi
 
 import difflib
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -145,6 +145,15 @@ def section_of(values: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
     return values, last
 
 
+def dotted_settings(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the settings of all sections by their dotted names; an empty section is a setting."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from dotted_settings(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
 def apply_override(values: dict[str, Any], override: str) -> None:
     """Set an override `a.b.c=value` in `values`; the value is read as YAML.
 
@@ -154,14 +163,9 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     key, sign, text = override.partition("=")
     if not sign or not key:
         raise ConfigError(f"override {override!r} must look like section.key=value")
-    *parents, last = key.split(".")
-    for parent in parents:
-        child = values.setdefault(parent, {})
-        if not isinstance(child, dict):
-            raise ConfigError(f"{parent} is not a section", field=key)
-        values = child
+    section, last = section_of(values, key)
     try:
-        values[last] = read_strict_yaml(text)
+        section[last] = read_strict_yaml(text)
     except RepeatedKey as error:
         raise ConfigError(f"{text[:_MOST_SHOWN]!r} has a key twice", field=error.key) from None
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -187,6 +191,8 @@ def _first_error(
     is_shown = error["type"] != UNSHOWN and not isinstance(error["input"], dict | list)
     shown = "" if not is_shown else f", not {error['input']!r:.200}"
     message = message_of(error)
+    if error["type"] == "literal_error" and _takes_list(values, errors, error):
+        message += " or a list"
     return ConfigError(f"{message}{shown} in {source}", field=key or None)
 
 
@@ -206,6 +212,15 @@ def _others(values: object, errors: list[dict[str, Any]], first: dict[str, Any])
         return []
     word = "missing" if first["type"] == "missing" else "unknown"
     return [f"also {word}: {some_of(list(keys))}"]
+
+
+def _takes_list(values: object, errors: list[dict[str, Any]], error: dict[str, Any]) -> bool:
+    """Return True if a list would be right, too, where this error is."""
+    place = _written(values, error)
+    return any(
+        one["type"] in ("list_type", "tuple_type") and _written(values, one) == place
+        for one in errors
+    )
 
 
 def _most_telling(values: object, errors: list[dict[str, Any]]) -> dict[str, Any]:
@@ -247,7 +262,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _known_keys(cls: type[BaseModel], parents: tuple[int | str, ...]) -> list[str]:
-    """Return the field names of the model under `parents`; for a union, of all its members."""
+    """Return the field names of the model under `parents`.
+
+    Of a union, the member of the written kind counts; without a known kind, all members do.
+    """
     models = [cls]
     for part in parents:
         nested = [
@@ -257,8 +275,13 @@ def _known_keys(cls: type[BaseModel], parents: tuple[int | str, ...]) -> list[st
             for inner in _models_in(model.model_fields[str(part)].annotation)
         ]
         # Indices and discriminator tags are steps within the annotation just entered.
-        models = nested or models
+        models = nested or [one for one in models if _is_kind(one, part)] or models
     return sorted({name for model in models for name in model.model_fields})
+
+
+def _is_kind(model: type[BaseModel], part: int | str) -> bool:
+    fields = model.model_fields.values()
+    return any(part in get_args(one.annotation) for one in fields)
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

@@ -202,6 +202,15 @@ class WeightStatus(Wire):
     #: Null if the engine takes folders only, or no engine has started yet.
     receiver: WeightReceiver | None = None
 
+    @property
+    def newest_version(self) -> int:
+        """The highest version that is served, here or by a replica; 0 without one.
+
+        A restarted router serves nothing, while its replicas still have their versions.
+        """
+        policies = (self.policy, *(replica.policy for replica in self.replicas.values()))
+        return max((policy.version for policy in policies if policy is not None), default=0)
+
 
 class ReplicaStatus(Wire):
     """The status of a replica behind a router: its weights, and a failure if it is skipped."""

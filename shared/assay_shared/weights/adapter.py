@@ -36,6 +36,8 @@ def merge(base: Path, adapter: Path, into: Path) -> None:
     headers = {name: one for file in files for name, one in read_header(file).items()}
     if unknown := sorted(pairs.keys() - headers.keys()):
         raise WeightsRefused(f"the base has no {unknown[0]}: this adapter is another model's")
+    if config.get("fan_in_fan_out"):
+        pairs = {name: _on_conv1d(headers[name].shape, *pair) for name, pair in pairs.items()}
     for name, (a_RI, b_OR) in pairs.items():
         _check_shapes(name, headers[name].shape, a_RI, b_OR)
     check_modules(config, pairs, {name: one.shape for name, one in headers.items()})
@@ -64,6 +66,18 @@ def merged(
     """
     _check_shapes(name, tuple(weight_OI.shape), a_RI, b_OR)
     return (weight_OI.float() + scale * (b_OR.float() @ a_RI.float())).to(weight_OI.dtype)
+
+
+def _on_conv1d(
+    shape: tuple[int, ...], a_RI: torch.Tensor, b_OR: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return A and B for a weight (I, O), the form of `Conv1D` of transformers, as GPT-2 has it.
+
+    (B A)^T = A^T B^T. Linear layers next to them keep their (O, I).
+    """
+    if shape != (a_RI.shape[1], b_OR.shape[0]):
+        return a_RI, b_OR
+    return b_OR.T.contiguous(), a_RI.T.contiguous()
 
 
 def _check_shapes(

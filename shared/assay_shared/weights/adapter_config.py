@@ -20,7 +20,7 @@ _KNOWN = frozenset(
     (
         *("r", "lora_alpha", "use_rslora", "lora_dropout", "task_type", "inference_mode"),
         *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
-        *("base_model_name_or_path", "revision", "peft_version", "auto_mapping"),
+        *("fan_in_fan_out", "base_model_name_or_path", "revision", "peft_version", "auto_mapping"),
         *("megatron_core", "qalora_group_size", "runtime_config", "ensure_weight_tying"),
     )
 )

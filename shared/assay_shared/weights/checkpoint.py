@@ -174,6 +174,7 @@ def publish(
     folder: Path,
     write: Callable[[Path], Mapping[str, str]],
     digest_of: Callable[[Path, Mapping[str, str]], str] = _digest_of,
+    twins: Mapping[str, Path] | None = None,
 ) -> str:
     """Have `write` fill a folder, then rename it to `folder` in a single atomic step.
 
@@ -183,6 +184,8 @@ def publish(
         write: returns the SHA-256 of each weight file by name, computed from the intended content:
             readers compare it with the content on the disk.
         digest_of: gets the folder and what `write` returned.
+        twins: other files by their SHA-256. A written file with an equal content becomes a hard
+            link to it, where the file system has links: it takes no further room.
 
     Returns:
         What `digest_of` returns: by default, the digest of the checkpoint.
@@ -193,6 +196,7 @@ def publish(
     partial.mkdir()
     try:
         digests = write(partial)
+        _link_twins(partial, digests, twins or {})
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -203,6 +207,18 @@ def publish(
     partial.rename(folder)
     flush(folder.parent)
     return whole
+
+
+def _link_twins(folder: Path, digests: Mapping[str, str], twins: Mapping[str, Path]) -> None:
+    def link(name: str) -> None:
+        file, twin, linked = folder / name, twins[digests[name]], folder / f".{name}.link"
+        with suppress(OSError):  # the twin is gone, or no link can lead to it
+            if file_digest(twin) == digests[name]:
+                os.link(twin, linked)
+                linked.replace(file)
+
+    with ThreadPoolExecutor(_MAX_THREADS, "links") as pool:
+        list(pool.map(link, [name for name, one in digests.items() if one in twins]))
 
 
 def flush(path: Path) -> None:

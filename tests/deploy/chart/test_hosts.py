@@ -1,7 +1,6 @@
 """Without tokens a service is asked by the names of its Service, and by no others."""
 
 import os
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -23,6 +22,7 @@ from tests.support.chart.rendering import (
     merge,
     render,
 )
+from tests.support.ports import free_port
 
 OPEN: dict[str, Any] = at("auth.enabled", False)
 SCALED: dict[str, Any] = at("inference.autoscaling.enabled", True)
@@ -81,8 +81,7 @@ def test_the_real_service_answers_under_these_names_alone(tmp_path: Path) -> Non
     pod = rendered.one("judge/deployment.yaml")["spec"]["template"]
     box, found = container(pod), environment(pod)
     plain = {name: value for name, value in found.items() if isinstance(value, str)}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = [str(port) if text == "8003" else text for text in box["args"]]
     assay = Path(sys.executable).with_name(arguments[0])
     variables = os.environ | plain | {"ASSAY_JUDGE_SHARED": "process"}

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -15,6 +14,7 @@ import redis
 from tests.conftest import wait_until
 from tests.support.chart.parts import every_pod
 from tests.support.chart.rendering import at, check, container, environment, render
+from tests.support.ports import free_port
 
 #: All containers of ours that listen.
 LISTENERS = {
@@ -52,8 +52,7 @@ def test_what_is_no_address_is_refused(listen: str) -> None:
 def test_a_services_own_command_answers_over_both(tmp_path: Path) -> None:
     """The judge's container, but for its port: the kubelet's probe may come by either family."""
     box = container(render().one("judge/deployment.yaml")["spec"]["template"])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = [str(port) if text == "8003" else text for text in box["args"]]
     assay = Path(sys.executable).with_name(arguments[0])
     variables = {"ASSAY_JUDGE_SHARED": "process", "ASSAY_JUDGE_TOKEN": "t" * 32}

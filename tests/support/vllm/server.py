@@ -1,7 +1,6 @@
 """A real vLLM server with a tiny model of random weights."""
 
 import os
-import socket
 from pathlib import Path
 
 import httpx
@@ -11,6 +10,7 @@ from assay_trainer.config import NewPolicyConfig
 from assay_trainer.learner.network.model import create_policy
 from assay_trainer.weights.folder import publish_policy
 from tests.conftest import wait_until
+from tests.support.ports import free_port
 
 MODEL = "tiny"
 START_TIMEOUT_S = 240.0
@@ -38,8 +38,7 @@ class VllmServer:
 
     def __init__(self, python: str, folder: Path) -> None:
         publish_model(folder / "model")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._log = folder / "vllm.log"
         self._process = spawn(

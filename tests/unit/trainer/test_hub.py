@@ -93,11 +93,32 @@ def test_offline_the_cache_serves_and_what_it_lacks_is_named(
     assert (download(repository, ["big.bin"]) / "big.bin").read_bytes() == BIG
     with pytest.raises(NotFound, match=rf"HF_HUB_OFFLINE is set.*lacks model {NAME}.*: b\.bin"):
         download(repository, ["b.bin"])
+    with pytest.raises(NotFound, match=r"or a part of it: b\.bin \("):
+        download(repository, ["big.bin", "b.bin"])
     with pytest.raises(NotFound, match=r"HF_HUB_OFFLINE is set.*lacks model owner/none"):
         resolve("model", "owner/none", None)
     with pytest.raises(NotFound, match=r"HF_HUB_OFFLINE is set.*lacks dataset owner/none"):
         list_files(Repository("dataset", "owner/none", "0" * 40))
     assert len(hub.asked) == num_asked
+
+
+def test_a_cache_of_an_older_library_serves_models_and_no_datasets(
+    hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("models", "datasets"):
+        hub.publish(kind, NAME, {"config.json": b"{}", "model.safetensors": b"xy", "a/b": b"z"})
+    repositories = [resolve("model", NAME, None), resolve("dataset", NAME, None)]
+    for one in repositories:
+        download(one, ["config.json", "model.safetensors"])
+    left_out = shutil.ignore_patterns("trees")
+    shutil.copytree(tmp_path / "home", tmp_path / "old", symlinks=True, ignore=left_out)
+    hub.use(monkeypatch, tmp_path / "old", offline=True)
+    files = list_files(repositories[0])
+    assert files == {"config.json": 2, "model.safetensors": 2}
+    wanted = model_files(list(files), repositories[0])
+    assert (download(repositories[0], wanted) / "model.safetensors").read_bytes() == b"xy"
+    with pytest.raises(NotFound, match=f"no list of the files of dataset {NAME}"):
+        list_files(repositories[1])
 
 
 def test_the_librarys_variables_say_where_and_whether(hub: LocalHub, tmp_path: Path) -> None:

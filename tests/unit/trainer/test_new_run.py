@@ -1,5 +1,7 @@
 """A refused command leaves no run behind, and runs that begin in one second differ."""
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -51,6 +53,22 @@ def test_a_refused_command_makes_no_folder(
         with pytest.raises(AssayError, match=message):
             begin_run(DEMO, changes, folder, settings_of(runs), gpus)
         assert not runs.exists()
+
+
+def test_a_wrong_setting_is_refused_before_torch_is_imported() -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from assay_shared.errors import ConfigError
+from assay_trainer.new_run import begin_run
+try:
+    begin_run(Path({str(DEMO)!r}), ("grpo.stepz=1",), None, None, [])
+except ConfigError as error:
+    print(error, "torch" in sys.modules)
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "grpo.stepz: unknown key in demo.yaml (did you mean steps?) False\n"
 
 
 def test_runs_of_one_second_have_names_that_differ(

@@ -8,10 +8,8 @@ import asyncio
 import hashlib
 import os
 import pickle
-import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from assay_inference.tokenizer import chat_template, text_worker
 from assay_inference.tokenizer.chat_template import Turn
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_shared.errors import InvalidInput, TooHard
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.runtime.workers import Workers
 from assay_shared.text.first_token import with_first_token
 from assay_shared.types import LogprobsRequest, Message
@@ -55,14 +54,14 @@ class Texts:
         self._vocabulary: PolicyTokenizer | None = None
         self._changing = asyncio.Lock()
         self._retired: list[Workers] = []
-        self._folder = tempfile.TemporaryDirectory(prefix="assay-texts-")
+        self._folder = TemporaryFolder("assay-texts-")
 
     def close(self) -> None:
         """End the processes."""
         for workers in (*self._retired, self._workers):
             if workers is not None:
                 workers.close()
-        self._folder.cleanup()
+        self._folder.remove()
 
     async def prepare(self, vocabulary: PolicyTokenizer) -> None:
         """Start processes with this vocabulary's tokenizer, unless the running ones have it."""
@@ -167,7 +166,7 @@ class Texts:
         tokenizer = vocabulary.tokenizer
         key = await asyncio.to_thread(_key, tokenizer)
         if key != self._key:
-            file = Path(self._folder.name) / key
+            file = self._folder.path / key
             file.write_bytes(await asyncio.to_thread(pickle.dumps, tokenizer))
             if self._workers is not None:
                 self._retire(self._workers)

@@ -5,7 +5,6 @@ import hashlib
 import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from assay_inference.settings import InferenceSettings
 from assay_shared.errors import Conflict, NotFound, Overloaded, TooLarge, WeightsRefused
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.telemetry import context
 from assay_shared.types import Upload, UploadFile, UploadRequest
 from assay_shared.weights import delta
@@ -51,18 +51,20 @@ class Uploads:
         self, folder: Path | None, *, chunk_bytes: int, max_bytes: int, idle_s: float
     ) -> None:
         """Use `folder`, or a temporary folder; remove uploads left by an earlier service."""
-        self._own = folder is None
-        self._root = Path(tempfile.mkdtemp(prefix="assay-weights-")) if folder is None else folder
+        self._temporary: TemporaryFolder | None = None
+        if folder is None:
+            self._temporary = TemporaryFolder("assay-weights-")
+            folder = self._temporary.path
+        self._root = folder
         self._chunk_bytes = chunk_bytes
         self._max_bytes = max_bytes
         self._idle_s = idle_s
         self._uploads: dict[str, _Coming] = {}
         self._others: set[Path] = set()
         self._forgetting: asyncio.Task[None] | None = None
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            for left in folder.glob("upload-*"):
-                shutil.rmtree(left)
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob("upload-*"):
+            shutil.rmtree(left)
 
     @classmethod
     def of(cls, settings: InferenceSettings) -> "Uploads":
@@ -273,8 +275,8 @@ class Uploads:
             self._forgetting.cancel()
         await self._remove(list(self._uploads))
         await self.keep_only(())
-        if self._own:
-            await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
+        if self._temporary is not None:
+            await asyncio.to_thread(self._temporary.remove)
 
 
 def _prepare(coming: _Coming) -> None:

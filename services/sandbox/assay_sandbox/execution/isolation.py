@@ -22,13 +22,14 @@ from assay_sandbox.execution.pool import Pool
 from assay_sandbox.execution.run import RunningProgram, RunResult, RunSpec
 from assay_sandbox.execution.selftest import find_escapes
 from assay_sandbox.execution.slot_daemon import Slot
-from assay_sandbox.execution.work_folder import WorkFolder
+from assay_sandbox.execution.work_folder import make_work_folder
 from assay_sandbox.languages.languages import LANGUAGES
 from assay_sandbox.languages.toolchain import Toolchain, make_folder
 from assay_sandbox.settings import Isolation, SandboxSettings
 from assay_sandbox.slot.daemon import FALLBACK, SlotConfig
 from assay_shared.errors import ConfigError, InvalidInput, SandboxFault, Saturated
 from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.telemetry.context import client, request_id
 
 _log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class Slots:
     def __init__(self, settings: SandboxSettings, rebuilt: Counter) -> None:
         self._settings = settings
         self._rebuilt = rebuilt
-        self._folder: WorkFolder
+        self._folder: TemporaryFolder
         self._pool: Pool
         #: The pools made for other profiles than the first.
         self._others: dict[str, Pool] = {}
@@ -100,7 +101,7 @@ class Slots:
                 "ASSAY_SANDBOX_ISOLATION to another level",
                 field="ASSAY_SANDBOX_LOOPBACK",
             )
-        self._folder = WorkFolder(self._settings.sandbox_work_folder)
+        self._folder = make_work_folder(self._settings.sandbox_work_folder)
         try:
             await self._open_at(wanted)
         except ConfigError:

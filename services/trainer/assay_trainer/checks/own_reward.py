@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, NotReady, Unreachable
 from assay_shared.runtime.cause import cause_of_end
 from assay_shared.runtime.processes import end, spawn
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.service.server import bind
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.settings.run_file import read_yaml
@@ -44,8 +44,8 @@ def reward_service_for(
         return
     path = Path(rubric).resolve()
     name = str(read_yaml(path).get("name"))
-    with tempfile.TemporaryDirectory(prefix="assay-score-") as folder, bind("127.0.0.1", 0) as own:
-        log = Path(folder) / "reward.log"
+    with TemporaryFolder("assay-score-") as folder, bind("127.0.0.1", 0) as own:
+        log = folder / "reward.log"
         process = spawn(
             (*_CLI, "reward", "serve", "--fd", str(own.fileno())),
             log=log,

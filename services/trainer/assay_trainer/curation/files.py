@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from assay_shared.errors import DatasetError
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_trainer.curation.order import HUB, ImportOrder
 from assay_trainer.data.governance.manifest import LEFT_OUT, MANIFEST, checked_rows
 from assay_trainer.data.hub_files import download_split, splits_by_name
@@ -55,8 +55,8 @@ def found_files(order: ImportOrder) -> Iterator[Found]:
     if not path.exists():
         raise DatasetError(f"there is no file or folder {path}", field="PATH")
     if order.format is OR_DEBUG:
-        with tempfile.TemporaryDirectory(prefix="assay-or-debug-") as folder:
-            yield _of_benchmark(path, order.split or ALL, Path(folder) / "converted")
+        with TemporaryFolder("assay-or-debug-") as folder:
+            yield _of_benchmark(path, order.split or ALL, folder / "converted")
         return
     yield _local(path, order.format, order.split)
 

@@ -7,7 +7,6 @@ run reads the same rows.
 import itertools
 import json
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from assay_shared.errors import DatasetError, InvalidInput
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.types import Role
 from assay_trainer.curation.files import Found
 from assay_trainer.curation.importing import import_set
@@ -63,11 +63,11 @@ def mix(order: MixOrder, report: Callable[[int], None] = lambda num_rows: None) 
     parts = [_part(folder, order.data_folder) for folder in order.folders]
     numbers = allotted(parts, order)
     asked = _weights(parts, order)
-    with tempfile.TemporaryDirectory(prefix="assay-mix-") as temporary:
+    with TemporaryFolder("assay-mix-") as temporary:
         files: list[Path] = []
         ids = _Ids()
         for at, (part, number) in enumerate(zip(parts, numbers, strict=True)):
-            files.append(Path(temporary) / f"{at}-{part.folder.name}.jsonl")
+            files.append(temporary / f"{at}-{part.folder.name}.jsonl")
             _write_part(part, number, order.seed, files[-1], ids)
         name = ", ".join(part.folder.name for part in parts)
         importing = ImportOrder(

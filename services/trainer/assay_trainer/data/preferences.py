@@ -98,10 +98,14 @@ def _formatted(found: Preference, row: object) -> Preference:
     """Return the preference with the prompt's format, if the row has one.
 
     Raises:
-        DatasetError: a raw prompt is a conversation.
+        DatasetError: there is no such format, or a raw prompt is a conversation.
     """
-    is_raw = isinstance(row, Mapping) and row.get("prompt_format") == PromptFormat.RAW
-    if not is_raw:
+    given = row.get("prompt_format") if isinstance(row, Mapping) else None
+    if given not in (None, *PromptFormat):
+        raise DatasetError(
+            f"{given!r:.40} is none of {', '.join(PromptFormat)}", field="prompt_format"
+        )
+    if given != PromptFormat.RAW:
         return found
     if found.task.history:
         raise DatasetError("a raw prompt is one text, not messages", field="prompt")

@@ -6,10 +6,11 @@ not grow with a file's rows, except for a JSON file that holds an object with a 
 
 import csv
 import gzip
+import itertools
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,9 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".parq
 MAX_ROW_BYTES = 64 * 2**20
 #: A JSON file of one object is read whole.
 _MAX_OBJECT_BYTES = 512 * 2**20
-_BATCH_ROWS = 1024
 _BUFFER_BYTES = 2**20
+_BATCH_ROWS = 1024
+_TEXT, _WIDE = pyarrow.string(), pyarrow.float64()
 _OTHER_FORMS = {
     b"\x1f\x8b": "compressed by gzip: its name must end with .gz",
     b"\x28\xb5\x2f\xfd": "compressed by zstd: decompress it first",
@@ -284,10 +286,52 @@ def _csv(path: Path, columns: Sequence[str] | None) -> Iterator[RawRow]:
 
 
 def _parquet(path: Path) -> Iterator[RawRow]:
+    number = itertools.count(1)
+    for batch in read_parquet(path):
+        for row in batch:
+            yield RawRow(next(number), row)
+
+
+def read_parquet(
+    path: Path, choose: Callable[[list[str]], Sequence[str] | None] = lambda names: None
+) -> Iterator[list[dict[str, object]]]:
+    """Yield a file's rows by batches, with the columns chosen from their names.
+
+    Raises:
+        OSError, pyarrow.ArrowException: the file cannot be read.
+    """
     # Without these two, all that was read so far stays in memory.
     with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
-        number = 0
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-            for row in batch.to_pylist():
-                number += 1
-                yield RawRow(number, row)
+        columns = choose(file.schema_arrow.names)
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+            yield _with_own_digits(pyarrow.Table.from_batches([batch])).to_pylist()
+
+
+def _with_own_digits(table: pyarrow.Table) -> pyarrow.Table:
+    """Return a table with 0.1 where a float32 column has the nearest number to it.
+
+    Python's own numbers are float64: there this number is 0.10000000149011612.
+    """
+    texts, wide = (_replaced_schema(table.schema, kind) for kind in (_TEXT, _WIDE))
+    return table if wide == table.schema else table.cast(texts).cast(wide)
+
+
+def _replaced_schema(schema: pyarrow.Schema, kind: pyarrow.DataType) -> pyarrow.Schema:
+    return pyarrow.schema([_replaced_field(field, kind) for field in schema])
+
+
+def _replaced_field(field: pyarrow.Field, kind: pyarrow.DataType) -> pyarrow.Field:
+    return field.with_type(_replaced(field.type, kind))
+
+
+def _replaced(type_: pyarrow.DataType, kind: pyarrow.DataType) -> pyarrow.DataType:
+    """Return a type with `kind` in place of float32, at any depth of lists and structs."""
+    if pyarrow.types.is_float32(type_):
+        return kind
+    if pyarrow.types.is_list(type_):
+        return pyarrow.list_(_replaced_field(type_.value_field, kind))
+    if pyarrow.types.is_large_list(type_):
+        return pyarrow.large_list(_replaced_field(type_.value_field, kind))
+    if pyarrow.types.is_struct(type_):
+        return pyarrow.struct([_replaced_field(field, kind) for field in type_.fields])
+    return type_

@@ -1,6 +1,7 @@
 """The task sets of a run, and their tasks set aside."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,19 @@ class RunSet:
         """Return the tasks not set aside so far."""
         tasks = [task for task in self.dataset.tasks if task not in self.set_aside]
         return Dataset(tasks, self.dataset.mistakes)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the tasks in their order. A field at its default does not count."""
+        return digest_of(task.model_dump_json(exclude_defaults=True) for task in self.dataset.tasks)
+
+
+def digest_of(texts: Iterable[str]) -> str:
+    """Return the SHA-256 of texts with their lengths."""
+    digest = hashlib.sha256()
+    for text in texts:
+        content = text.encode()
+        digest.update(b"%d:" % len(content) + content)
+    return digest.hexdigest()
 
 
 def open_set(

@@ -4,18 +4,19 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow
 import pyarrow.csv
-import pyarrow.parquet
 
 from assay_shared.answers.extraction import last_boxed
 from assay_shared.errors import DatasetError
 from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.types import Role, Task
+from assay_trainer.data.rows import read_parquet
 from assay_trainer.table_source import (
     Extractor,
     PreferenceMap,
@@ -28,8 +29,6 @@ Row = TypeVar("Row")
 JSON_LINES = (".jsonl", ".jsonl.gz")
 TABLES = (".parquet", ".csv", *JSON_LINES)
 SAVE_AS_UTF8 = "save it as UTF-8, for example with iconv -f latin1 -t utf-8"
-_BATCH_ROWS = 1024
-_BUFFER_BYTES = 2**20
 _CSV_BLOCK_BYTES = 2**22
 _MAX_COLUMNS_SHOWN = 40
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -38,6 +37,10 @@ _CALCULATION = re.compile(r"<<[^<>]*>>")
 
 #: How a list of messages begins as JSON.
 _CHAT = re.compile(r"\s*\[\s*\{")
+#: Columns that a row of preferences may have without a map's naming them.
+_OF_PREFERENCES = ("prompt_format",)
+#: Python's form of messages, which pandas writes into a CSV file.
+_PRINTED_CHAT = re.compile(r"\s*(array\()?\[\s*\{\s*'(role|content)'\s*:")
 
 
 class _BadValue(DatasetError):
@@ -123,11 +126,12 @@ def _read_columns(
             file, the row from 1, and the column.
     """
     columns = [one for text in row_map.templates.values() for one in columns_of(text)]
-    batches = _parquet_batches if path.suffix == ".parquet" else _csv_batches
+    optional = _OF_PREFERENCES if isinstance(row_map, PreferenceMap) else ()
+    batches = _parquet_rows if path.suffix == ".parquet" else _csv_rows
     number = 0
     try:
-        for batch in batches(path, columns):
-            for row in batch.to_pylist():
+        for batch in batches(path, columns, optional):
+            for row in batch:
                 number += 1
                 yield _parsed(row, parse, f"{path}:{number}")
     except FileNotFoundError:
@@ -136,8 +140,10 @@ def _read_columns(
         reason = " ".join(str(error).split())[:300]
         if "straddling" in reason:
             reason = f"a row has more than {_CSV_BLOCK_BYTES} bytes"
-        hint = SAVE_AS_UTF8 if "utf8" in reason.lower().replace("-", "") else None
-        message = f"{path} cannot be read after row {number}: {reason}"
+        is_other_text = path.suffix == ".csv" and "utf8" in reason.lower().replace("-", "")
+        hint = SAVE_AS_UTF8 if is_other_text else None
+        place = f" after row {number}" if number else ""
+        message = f"{path} cannot be read{place}: {reason}"
         raise DatasetError(message, hint=hint) from None
 
 
@@ -148,30 +154,34 @@ def _parsed(row: object, parse: Callable[[object], Row], where: str) -> Row:
         raise DatasetError(f"{where}: {error.message}", field=error.field) from None
 
 
-def _parquet_batches(path: Path, columns: Iterable[str]) -> Iterator[pyarrow.RecordBatch]:
-    # Without these two, all that was read so far stays in memory.
-    with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
-        needed = _needed(columns, file.schema_arrow.names, path)
-        yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=needed)
+def _parquet_rows(
+    path: Path, columns: Iterable[str], optional: Collection[str]
+) -> Iterator[list[dict[str, Any]]]:
+    return read_parquet(path, lambda names: _needed(columns, optional, names, path))
 
 
-def _csv_batches(path: Path, columns: Iterable[str]) -> Iterator[pyarrow.RecordBatch]:
+def _csv_rows(
+    path: Path, columns: Iterable[str], optional: Collection[str]
+) -> Iterator[list[dict[str, Any]]]:
     """Yield a CSV file's rows as texts: a number stays as it is written."""
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     read = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES)
     with pyarrow.csv.open_csv(path, read_options=read, parse_options=parse) as opened:
-        needed = _needed(columns, opened.schema.names, path)
+        needed = _needed(columns, optional, opened.schema.names, path)
     convert = pyarrow.csv.ConvertOptions(
         column_types={name: pyarrow.string() for name in needed}, include_columns=needed
     )
     with pyarrow.csv.open_csv(path, read, parse, convert) as opened:
-        yield from opened
+        for batch in opened:
+            yield batch.to_pylist()
 
 
-def _needed(columns: Iterable[str], there: list[str], path: Path) -> list[str]:
-    """Return the file's columns that `columns` name, each once."""
+def _needed(
+    columns: Iterable[str], optional: Collection[str], there: list[str], path: Path
+) -> list[str]:
+    """Return the file's columns that `columns` name, each once; `optional` ones if it has them."""
     needed: dict[str, None] = {}
-    for column in columns:
+    for column in [*columns, *(one for one in optional if one in there)]:
         top = column if column in there else column.partition(".")[0]
         if top not in there:
             raise _no_column(column, there, f"{path}: ")
@@ -191,15 +201,17 @@ def _text(row: Mapping[str, Any], column: str, extractor: Extractor | None) -> s
     value = value_of(row, column)
     if value is None:
         raise _BadValue("is null", field=column)
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float | Decimal) and not math.isfinite(value):
         raise _BadValue(f"is {value}: a text or a finite number is needed", field=column)
     if isinstance(value, str) and _is_chat(value):
-        raise _BadValue("is a chat as JSON text: a list of messages is needed", field=column)
+        raise _BadValue("is a chat as a text: a list of messages is needed", field=column)
     if extractor is Extractor.LETTERED:
         if not isinstance(value, list) or len(value) > len(_LETTERS):
             raise _BadValue(f"lettered takes a list of at most {len(_LETTERS)}", field=column)
         lines = zip(_LETTERS, value, strict=False)
         return "\n".join(f"{letter}. {choice}" for letter, choice in lines)
+    if isinstance(value, Decimal):
+        value = f"{value:f}"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise _BadValue(
             f"must be a text or a number, not {type(value).__name__}; column.field and column.0 "
@@ -213,7 +225,9 @@ def _text(row: Mapping[str, Any], column: str, extractor: Extractor | None) -> s
 
 
 def _is_chat(text: str) -> bool:
-    """Return True for messages that were written as JSON into a text."""
+    """Return True for messages that were written into a text, as JSON or as Python prints them."""
+    if _PRINTED_CHAT.match(text):
+        return True
     if not _CHAT.match(text):
         return False
     try:

@@ -9,7 +9,6 @@ manifest.json, refused.jsonl, prompts.npz  as of an import
 
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from assay_shared.runs.run_folder import write_atomically, write_json
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.types import Role, Task
 from assay_trainer.curation.files import Found
 from assay_trainer.curation.importing import import_set
@@ -94,8 +94,8 @@ def _import(rows: Sequence[MadeRow], folder: MadeFolder, staged: Path) -> Import
         licence="that of the model's answers",
         kind=RowKind.DEMONSTRATIONS,
     )
-    with tempfile.TemporaryDirectory(prefix="assay-made-") as temporary:
-        file = Path(temporary) / "made.jsonl"
+    with TemporaryFolder("assay-made-") as temporary:
+        file = temporary / "made.jsonl"
         with file.open("w", encoding="utf-8") as lines:
             for row in rows:
                 lines.write(f"{row.task.model_dump_json()}\n")

@@ -1,7 +1,6 @@
 """An evaluation as the command asks for it: policies, sets, services, and their progress."""
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from assay_shared.errors import InvalidInput
 from assay_shared.runs.run_folder import write_json
 from assay_shared.runs.run_lock import held
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.weights.checkpoint import file_digest
 from assay_trainer.evaluate.answers import sources
@@ -180,9 +180,9 @@ def _policy(
     console: Console,
 ) -> dict[str, SetMetrics]:
     """Evaluate the policy of a folder, once it is served."""
-    with tempfile.TemporaryDirectory(prefix="assay-policy-") as scratch, ExitStack() as stack:
+    with TemporaryFolder("assay-policy-") as scratch, ExitStack() as stack:
         with console.status(f"loading {place.name}"):
-            folder = servable_folder(place, Path(scratch))
+            folder = servable_folder(place, scratch)
             policy = place.facts(folder)
             serving = served(folder, str(policy.digest), job.serve, settings)
             settings, version = stack.enter_context(serving)

@@ -25,26 +25,35 @@ _FAINT = "#9ca3af"
 def curriculum_facts(
     steps: Sequence[StepEvent], seen: Sequence[BaseModel]
 ) -> dict[str, Any] | None:
-    """Return the stages in order and the measured pass rates; None without a curriculum."""
-    if not any(step.curriculum_stage for step in steps):
-        return None
+    """Return the stages in order and the measured pass rates; None without a curriculum.
+
+    A stage that ended before its first step has neither steps nor a pass rate.
+    """
     ends = {one.ended: one for one in seen if isinstance(one, CurriculumAdvanced)}
-    stages = []
+    if not ends and not any(step.curriculum_stage for step in steps):
+        return None
+    #: Each with the step that it ended after; the sort keeps the order of equal ones.
+    placed: list[tuple[int, dict[str, Any]]] = []
     for name, own in groupby(steps, key=lambda step: step.curriculum_stage):
         of_stage = list(own)
-        end = ends.get(str(name))
-        stages.append(
-            {
-                "name": name,
-                "first_step": of_stage[0].step,
-                "last_step": of_stage[-1].step,
-                "num_groups": sum(step.num_groups for step in of_stage),
-                "num_without_signal": sum(step.num_without_signal for step in of_stage),
-                "pass_rate": _mean([s.pass_rate for s in of_stage if s.pass_rate is not None]),
-                "end": "the last step" if end is None else end.reason,
-            }
-        )
+        placed.append((of_stage[-1].step, _stage(name, of_stage, ends.pop(str(name), None))))
+    placed += [(end.step, _stage(name, [], end)) for name, end in ends.items()]
+    stages = [stage for _, stage in sorted(placed, key=lambda one: one[0])]
     return {"stages": stages, "measured": [one.model_dump() for one in _measured(seen)]}
+
+
+def _stage(
+    name: str | None, steps: Sequence[StepEvent], end: CurriculumAdvanced | None
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "first_step": steps[0].step if steps else None,
+        "last_step": steps[-1].step if steps else None,
+        "num_groups": sum(step.num_groups for step in steps),
+        "num_without_signal": sum(step.num_without_signal for step in steps),
+        "pass_rate": _mean([step.pass_rate for step in steps if step.pass_rate is not None]),
+        "end": "the last step" if end is None else end.reason,
+    }
 
 
 def draw_curriculum(steps: Sequence[StepEvent], seen: Sequence[BaseModel], path: Path) -> None:

@@ -1,6 +1,5 @@
 """The report of a run: Markdown, HTML and JSON, with pictures."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -46,7 +45,7 @@ def write_report(
     facts = {
         "name": folder.path.name,
         "seed": config.seed,
-        "git_commit": json.loads(folder.config.read_text()).get("git_commit"),
+        "git_commit": folder.read_config().get("git_commit"),
         "evaluations": {e.name: _facts(e) for e in evaluations},
         **_differences(evaluations),
         "sft": _sft(sft),

@@ -1,9 +1,7 @@
 """The facts of a run, as its folder has them."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import RunFolder
@@ -18,7 +16,7 @@ _TELLING = ("assay-rl", "torch", "transformers", "trl", "peft", "datasets", "acc
 def run_facts(folder: Path) -> RunFacts:
     """Return the configuration, the origin and the steps of a run."""
     run = RunFolder.open(folder)
-    written: dict[str, Any] = json.loads(run.config.read_bytes())
+    written = run.read_config()
     packages: dict[str, str] = written.get("packages") or {}
     steps: dict[str, int] = {}
     for event in run.read_events():

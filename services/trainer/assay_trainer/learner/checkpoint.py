@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -20,6 +21,8 @@ from assay_trainer.curriculum.state import BatcherState, CurriculumState
 #: Written after everything else, so a folder that has it was written to its end.
 _STATE = "assay.json"
 _REFUSED = "refused-"
+#: Ends the name of a file next to a folder, with the folder's digests.
+_SEAL = ".sha256.json"
 _MAX_THREADS = 8
 _DIGESTS = TypeAdapter(dict[str, str])
 OnRefused = Callable[[Path, str], None]
@@ -191,12 +194,33 @@ def check_seal(folder: Path) -> None:
     except (OSError, ValidationError) as error:
         raise WeightsRefused(f"{folder} cannot be read: {error}") from None
     except WeightsRefused as error:
-        hint = f"delete {folder}: its stage makes it again"
+        hint = f"restore it; or delete {folder}: an unfinished run makes it again when resumed"
         raise WeightsRefused(error.message, hint=hint) from None
 
 
+def check_if_sealed(folder: Path) -> None:
+    """Compare a stage's model with its digests; any other folder has none.
+
+    Raises:
+        WeightsRefused: a file differs; names it.
+    """
+    if is_sealed(folder):
+        check_seal(folder)
+
+
+def sealed_files(models: Path) -> dict[str, Path]:
+    """Return the files of sealed folders in `models` by their SHA-256; a damaged seal has none."""
+    found: dict[str, Path] = {}
+    for seal in models.glob(f"*{_SEAL}"):
+        folder = seal.with_name(seal.name.removesuffix(_SEAL))
+        with suppress(OSError, ValidationError):
+            written = _DIGESTS.validate_json(seal.read_bytes())
+            found |= {digest: folder / name for name, digest in written.items()}
+    return found
+
+
 def _seal_of(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.sha256.json")
+    return folder.with_name(f"{folder.name}{_SEAL}")
 
 
 def step_of(folder: Path) -> int:

@@ -83,6 +83,21 @@ class Ranks:
             dist.scatter_object_list(found, None, src=0, group=self._group)
         return found[0]
 
+    def end(self) -> None:
+        """Let the other ranks end, and end the threads of gloo's groups; rank 0 calls this last.
+
+        Such a thread may still hold a tensor of the last message. If it freed it while Python ends,
+        it would abort this process.
+
+        Raises:
+            Unreachable: a rank has ended.
+        """
+        if self._group is not None:
+            self.send([None] * self.size)
+            for group in (self._group, self.writing_group):
+                dist.destroy_process_group(group)
+            self._group = self.writing_group = None
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """Run the block, in which all ranks take part.
@@ -134,7 +149,7 @@ def joined(gpus: Sequence[int] = ()) -> Iterator[Ranks]:
     try:
         ranks = Ranks()
         yield ranks
-        ranks.send([None] * ranks.size)
+        ranks.end()
     finally:
         for process in processes:
             try:

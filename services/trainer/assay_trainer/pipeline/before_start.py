@@ -50,23 +50,19 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
         store.check()
 
 
-def check_place(folder: Path, settings: ServiceSettings) -> None:
-    """Check that inference reads weights from a folder that is to be made for a run.
-
-    One that exists is refused when it is to be made.
+def check_place(folder: Path, settings: ServiceSettings, field: str = "--folder") -> None:
+    """Check that inference reads weights from a run's folder, which need not exist yet.
 
     Raises:
-        ConfigError: inference reads nothing there.
+        ConfigError: inference reads nothing there; names `field`.
     """
-    if folder.exists():
-        return
     try:
         with suppress(WeightsRefused):  # the folder has no weights yet
             ask_inference(folder, settings)
     except InvalidInput as error:
         raise ConfigError(
             f"inference reads no weights from {folder.resolve()}",
-            field="--folder",
+            field=field,
             hint="choose a folder within ASSAY_RUNS of the inference service, or name a folder "
             "above it in ASSAY_INFERENCE_WEIGHT_ROOTS there",
         ) from error
@@ -104,7 +100,7 @@ def check_machine(config: RunConfig) -> None:
         ConfigError: CUDA or a tracker is missing.
     """
     policy = config.policy.folder
-    missing = [(field, str(path)) for field, path in _files(config) if not path.exists()]
+    missing = _missing(config)
     if missing and policy is not None and not policy.exists():
         missing.insert(0, (_POLICY, str(policy)))
     elif policy is not None:
@@ -113,11 +109,30 @@ def check_machine(config: RunConfig) -> None:
         except CallerError as error:
             raise type(error)(error.message, field=_POLICY, hint=error.hint) from None
     if missing:
-        paths = dict.fromkeys(path for _, path in missing)
-        fields = ", ".join(field for field, _ in missing)
-        raise DatasetError(f"there is no file {', nor '.join(paths)}", field=fields)
+        raise _no_files(missing)
     check_lora(config.policy.lora)
     check_trackers(config.trackers)
+
+
+def check_files(config: RunConfig) -> None:
+    """Look for the files of data. Raises DatasetError: names all missing ones."""
+    missing = _missing(config)
+    if missing:
+        raise _no_files(missing)
+
+
+def _missing(config: RunConfig) -> list[tuple[str, str]]:
+    return [(field, str(path)) for field, path in _files(config) if not path.exists()]
+
+
+def _no_files(missing: list[tuple[str, str]]) -> DatasetError:
+    paths = dict.fromkeys(path for _, path in missing)
+    is_relative = any(not Path(path).is_absolute() for path in paths)
+    return DatasetError(
+        f"there is no file {', nor '.join(paths)}",
+        field=", ".join(field for field, _ in missing),
+        hint=f"relative paths begin in {Path.cwd()}" if is_relative else None,
+    )
 
 
 def _files(config: RunConfig) -> Iterator[tuple[str, Path]]:

@@ -1,8 +1,11 @@
 """A run as its stages see it: folder, configuration, settings, stop, and events."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pydantic import JsonValue
 
@@ -12,6 +15,8 @@ from assay_trainer.config import RunConfig
 from assay_trainer.events import TaskSetAside
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.stop import Stop
+
+_SCRATCH = ".scratch"
 
 
 class RunContext:
@@ -57,6 +62,26 @@ class RunContext:
         started = time.monotonic()
         yield
         self.record("stage_finished", stage=name, took_s=time.monotonic() - started)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Yield a new folder within the run's, where inference reads; it ends with the block.
+
+        After a kill it stays until `forget_scratch`.
+        """
+        parent = self.folder.path / _SCRATCH
+        parent.mkdir(exist_ok=True)
+        try:
+            with TemporaryDirectory(dir=parent) as found:
+                Path(found).chmod(0o755)  # inference may be another user
+                yield Path(found)
+        finally:
+            with suppress(OSError):  # another block's folder is in it
+                parent.rmdir()
+
+    def forget_scratch(self) -> None:
+        """Delete what killed attempts left; no block of `scratch` is under way."""
+        shutil.rmtree(self.folder.path / _SCRATCH, ignore_errors=True)
 
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Pass every later event to `listener` too."""

@@ -56,7 +56,7 @@ def run_sft(
             on_step=lambda step: _record(run, "sft_step", step, num_steps),
             validation=validation,
         )
-        return best_or_last(tiers, "sft", trained)
+        return best_or_last(run, tiers, "sft", trained)
 
     with run.stage("sft", num_steps):
         return stage_model(run, "sft", train)
@@ -89,7 +89,7 @@ def run_dpo(
             on_measured=on_measured,
             held_out=[own for _, own in held_out],
         )
-        return best_or_last(tiers, "dpo", trained)
+        return best_or_last(run, tiers, "dpo", trained)
 
     with run.stage("dpo", num_steps):
         if len(pairs) < len(ids):

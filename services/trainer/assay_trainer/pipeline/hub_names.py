@@ -96,7 +96,7 @@ def _pin(run: RunContext) -> None:
         changed = getattr(config, section).model_copy(update={key: source})
         config = config.model_copy(update={section: changed})
     if config != run.config:
-        record = json.loads(run.folder.config.read_text())
+        record = run.folder.read_config()
         write_json(run.folder.config, record | {"config": config.model_dump(mode="json")})
         run.config = config
         for one in pinned:

@@ -125,9 +125,9 @@ def make_plan(run: RunContext) -> Plan:
     plan.is_before_sft = config.sft is not None or config.dpo is not None
     try:
         if not plan.refused:
-            sets, policy = _without_services(plan, run)
+            sets, policy, tiers = _without_services(plan, run)
         if not plan.refused:
-            _with_services(plan, run, sets, policy)
+            _with_services(plan, run, sets, policy, tiers)
     except Conflict:
         raise
     except (CallerError, WeightsRefused) as error:
@@ -135,15 +135,15 @@ def make_plan(run: RunContext) -> Plan:
     return plan
 
 
-def _without_services(plan: Plan, run: RunContext) -> tuple[RunSets, Policy]:
-    """Return the run's sets and first policy, and add all that they show."""
+def _without_services(plan: Plan, run: RunContext) -> tuple[RunSets, Policy, Tiers]:
+    """Return the run's sets, first policy and tiers, and add all that they show."""
     config = run.config
     check_machine(config)
     if config.grpo is not None:
         check_optimiser(config.grpo.optimiser, run.ranks.size)
     fetch_hub_names(run)
     sets = open_sets(run)
-    with Tiers.begun(run):  # it refuses sets that cannot be measured
+    with Tiers.begun(run) as tiers:  # it refuses sets that cannot be measured
         pass
     check_for_leaks(run, sets)
     process = process_bytes()
@@ -152,13 +152,16 @@ def _without_services(plan: Plan, run: RunContext) -> tuple[RunSets, Policy]:
     _add_sizes(plan, run, sets, policy, process)
     set_aside_too_long(run, sets, *policy)
     set_aside_control_tokens(run, sets, policy[1])
-    return sets, policy
+    return sets, policy, tiers
 
 
-def _with_services(plan: Plan, run: RunContext, sets: RunSets, policy: Policy) -> None:
+def _with_services(
+    plan: Plan, run: RunContext, sets: RunSets, policy: Policy, tiers: Tiers
+) -> None:
     """Prove rewards, and add an expected step of GRPO."""
     with closing(GroupStore(run.settings.redis_url)) as store:
         store.check()
+        tiers.check_rubrics()
         validate_rewards(run, sets)
         check_servable(run)
         if run.config.grpo is not None:

@@ -261,7 +261,7 @@ def _pack(grpo: GRPOConfig, sizes: PolicySizes) -> Found:
 
 def _filled(grpo: GRPOConfig, facts: SampleFacts) -> Found:
     expected = facts.share_with_signal * grpo.max_groups_per_step
-    if facts.is_final and 0 < expected < grpo.groups_per_step:
+    if grpo.replace_flat and facts.is_final and 0 < expected < grpo.groups_per_step:
         yield Finding(
             field="grpo.max_groups_per_step",
             message=f"{grpo.max_groups_per_step} groups give about {expected:.1f} with signal, and "

@@ -1,6 +1,5 @@
 """The policy of a run: its first weights, the model each stage leaves, and their publisher."""
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -18,15 +17,16 @@ from assay_shared.errors import (
 from assay_shared.types import Task
 from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.data.tokenization import answered_token_ids, refused_by_template
-from assay_trainer.evaluate.policy.checkpoints import servable_folder
+from assay_trainer.evaluate.policy.checkpoints import load_trained, servable_folder
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.network.adapters import add_adapter, has_own_types
+from assay_trainer.learner.network.adapters import add_adapter, has_own_types, recipe_of
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.pipeline.before_start import ask_inference
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.hub_names import download_policy
 from assay_trainer.pipeline.run_sets import RunSets
 from assay_trainer.pipeline.tiers import Tiers
+from assay_trainer.weights.adapter import bare
 from assay_trainer.weights.direct import DirectTransfer
 from assay_trainer.weights.folder import publish_policy
 from assay_trainer.weights.publisher import WeightPublisher
@@ -69,13 +69,20 @@ def adapted(run: RunContext, policy: Policy, *, dropout: bool = False) -> Policy
     return wrapped, policy[1]
 
 
-def best_or_last(tiers: Tiers, stage: str, last: Policy) -> Policy:
-    """Return the best measured checkpoint of a stage, merged; else the model of its last update."""
+def best_or_last(run: RunContext, tiers: Tiers, stage: str, last: Policy) -> Policy:
+    """Return the best measured checkpoint of a stage; else the model of its last update.
+
+    Of an adapter, that is the model of the last update with the checkpoint's adapter.
+    """
     place = tiers.best_of(stage)
     if place is None:
         return last
-    with tempfile.TemporaryDirectory(prefix="assay-best-") as scratch:
-        return load_policy(servable_folder(place, Path(scratch)))
+    if recipe_of(bare(last[0])) is not None:
+        checkpoint.check(place.folder)
+        load_trained(bare(last[0]), place.folder)
+        return last
+    with run.scratch() as scratch:
+        return load_policy(servable_folder(place, scratch))
 
 
 def newest_checkpoint(run: RunContext, stage: str) -> tuple[Path, BatcherState] | None:
@@ -162,4 +169,5 @@ def make_publisher(
         transfer,
         direct,
         lambda version, reason: run.record("by_folder", version=version, message=reason),
+        lambda: checkpoint.sealed_files(run.folder.path / "models"),
     )

@@ -1,13 +1,13 @@
 """The data stages: open the task sets, check them for leaks, and validate their rewards."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.errors import ConfigError
-from assay_shared.runs.run_folder import write_atomically
+from assay_shared.runs.run_folder import Event, write_atomically
 from assay_shared.types import PromptFormat, RubricInfo, Task
 from assay_trainer.checks.leaks.check import check_leaks
 from assay_trainer.checks.rewards import known_rubrics, prove
@@ -18,12 +18,25 @@ from assay_trainer.data.control_tokens import with_control_tokens
 from assay_trainer.data.dataset import DatasetPurpose
 from assay_trainer.data.governance.manifest import read_manifest
 from assay_trainer.data.preferences import Preference, open_preferences
-from assay_trainer.data.run_data import RunSet, open_set
+from assay_trainer.data.run_data import RunSet, digest_of, open_set
 from assay_trainer.data.tokenization import too_long
+from assay_trainer.events import DataOpened
 from assay_trainer.learner.network.context import context_of
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.rollouts.set_aside import without_rubric
 from assay_trainer.table_source import ImportedSource
+
+_TRAIN, _DEMONSTRATIONS = "data.train", "data.demonstrations"
+#: The stages that learn from a set or measure with it, by the set's field in the run file. Without
+#: demonstrations, SFT learns from the training set.
+_USED_BY = {
+    _TRAIN: ("signal", "grpo"),
+    _DEMONSTRATIONS: ("sft",),
+    "data.held_out": ("evaluate before", "evaluate after"),
+    "dpo.data": ("dpo",),
+}
+#: What is found of all rows before the first stage.
+_CHECKS = ("leaks.json", "validation.jsonl")
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,23 @@ class RunSets:
         """Return the demonstrations' tasks from outside the training set."""
         return [] if self.demonstrations is self.train else self.demonstrations.dataset.tasks
 
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 of each set's rows, by its field in the run file."""
+        found = {_TRAIN: self.train.digest(), "data.held_out": self.held_out.digest()}
+        if self.demonstrations is not self.train:
+            found[_DEMONSTRATIONS] = self.demonstrations.digest()
+        if self.preferences:
+            found["dpo.data"] = digest_of(
+                text
+                for one in self.preferences
+                for text in (
+                    one.task.model_dump_json(exclude_defaults=True),
+                    one.chosen,
+                    one.rejected,
+                )
+            )
+        return found
+
 
 def open_sets(run: RunContext) -> RunSets:
     """Open the sets of the run file and write their tasks to the run's folder.
@@ -48,7 +78,8 @@ def open_sets(run: RunContext) -> RunSets:
     Raises:
         DatasetError: a row cannot be used, or too many tasks must be set aside.
         RoleError: a set for training has a task of another role.
-        ConfigError: a stage of the curriculum does not go with the tasks.
+        ConfigError: a stage of the curriculum does not go with the tasks, or a stage of an earlier
+            attempt has used other rows.
     """
     data = run.config.data
 
@@ -64,6 +95,8 @@ def open_sets(run: RunContext) -> RunSets:
     dpo = run.config.dpo
     preferences = open_preferences(dpo.data, run.settings.data) if dpo else ()
     sets = RunSets(train, demonstrations, held_out, preferences)
+    digests = sets.digests()
+    _check_rows(run, digests)
     _keep_manifests(run)
     check_stages(run.config, train.dataset.tasks, held_out.dataset.tasks)
     tasks = train.dataset.tasks + sets.held_out.dataset.tasks
@@ -73,8 +106,45 @@ def open_sets(run: RunContext) -> RunSets:
         num_train=len(train.dataset.tasks),
         num_held_out=len(held_out.dataset.tasks),
         num_preferences=len(sets.preferences),
+        digests=dict(digests),
     )
     return sets
+
+
+def _check_rows(run: RunContext, digests: dict[str, str]) -> None:
+    """Compare the sets, by field, with those of the run's last attempt.
+
+    A set may change until a stage uses it. Then the checks of rows are made again.
+
+    Raises:
+        ConfigError: a stage has begun with other rows.
+    """
+    events = list(run.folder.read_events())
+    before = _last_digests(events)
+    changed = [field for field, own in digests.items() if before.get(field, own) != own]
+    begun = [event.data["stage"] for event in events if event.kind == "stage_started"]
+    for field in changed:
+        stages = _USED_BY[field]
+        if field == _TRAIN and _DEMONSTRATIONS not in digests:
+            stages += _USED_BY[_DEMONSTRATIONS]
+        used_by = next((stage for stage in begun if stage in stages), None)
+        if used_by is not None:
+            raise ConfigError(
+                f"its rows are not those with which stage {used_by!r} of this run began",
+                field=field,
+                hint="put the old rows in their place, or begin a new run",
+            )
+    if changed:
+        for name in _CHECKS:
+            (run.folder.path / name).unlink(missing_ok=True)
+
+
+def _last_digests(events: Iterable[Event]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for event in events:
+        if event.kind == "data":
+            found = DataOpened.model_validate(event.data).digests or found
+    return found
 
 
 def _keep_manifests(run: RunContext) -> None:

@@ -75,6 +75,7 @@ def execute(run: RunContext) -> None:
     """
     with closing(GroupStore(run.settings.redis_url)) as store, log_fields(run=run.name):
         run.set_status(state="running")
+        run.forget_scratch()
         with tracked(run), memory_told(run.config, run.folder.path / "models"):
             fetch_hub_names(run)
             facts = _stages(run, store)
@@ -129,7 +130,7 @@ def _trained(run: RunContext, store: GroupStore, tiers: Tiers) -> dict[str, Any]
 def _run_grpo(parts: Parts, policy: Policy, config: GRPOConfig, tiers: Tiers) -> Policy:
     def train() -> Policy:
         last = _train_grpo(parts, policy, config, tiers)
-        return best_or_last(tiers, "grpo", last)
+        return best_or_last(parts.run, tiers, "grpo", last)
 
     with parts.run.stage("grpo", config.steps):
         return stage_model(parts.run, "grpo", train)

@@ -5,7 +5,6 @@ GRPO waits, as its own samples come from the same engine.
 """
 
 import asyncio
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -219,8 +218,8 @@ class Tiers:
             for one in checkpoints_of(self._run.folder)
             if (one.stage, one.step) == (stage, step)
         ]
-        with tempfile.TemporaryDirectory(prefix="assay-tier-") as scratch:
-            folder = servable_folder(place, Path(scratch))
+        with self._run.scratch() as scratch:
+            folder = servable_folder(place, scratch)
             digest = weights.digest(folder)
             version = asyncio.run(publish_folder(folder, digest, self._run.settings))
             for tier in due:

@@ -58,16 +58,19 @@ def back_up(file: Path, runs: Path, names: list[str], redis_url: str | None) -> 
     folders = [RunFolder.open(runs / name) for name in found]
     partial = file.with_name(f".{file.name}.partial")
     digests: dict[str, str] = {}
-    with tarfile.open(partial, "w") as archive:
-        for run in folders:
-            _add_run(archive, run, digests)
-        if redis_url is not None:
-            _add(archive, _REDIS, "\n".join(_dump(redis_url)).encode(), digests)
-        facts = {"version": __version__, "time": time.time(), "runs": found, "sha256": digests}
-        _add(archive, _MANIFEST, json.dumps(facts, indent=1).encode(), {})
-    with partial.open("rb") as written:
-        os.fsync(written.fileno())
-    partial.replace(file)
+    try:
+        with tarfile.open(partial, "w") as archive:
+            for run in folders:
+                _add_run(archive, run, digests)
+            if redis_url is not None:
+                _add(archive, _REDIS, "\n".join(_dump(redis_url)).encode(), digests)
+            facts = {"version": __version__, "time": time.time(), "runs": found, "sha256": digests}
+            _add(archive, _MANIFEST, json.dumps(facts, indent=1).encode(), {})
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
     return found
 
 
@@ -225,13 +228,15 @@ def _restore_run(archive: tarfile.TarFile, runs: Path, name: str, sha256: dict[s
     if to.exists():
         raise Conflict(f"{to} exists", hint="restore into another folder with --runs")
     shutil.rmtree(partial, ignore_errors=True)
-    for member, digest in members.items():
-        archive.extract(member, partial, filter="data")
-        with (partial / member).open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                raise ValueError(f"{member} is not what was written")
-    (partial / "runs" / name).replace(to)
-    shutil.rmtree(partial)
+    try:
+        for member, digest in members.items():
+            archive.extract(member, partial, filter="data")
+            with (partial / member).open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                    raise ValueError(f"{member} is not what was written")
+        (partial / "runs" / name).replace(to)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _load(lines: bytes, redis_url: str) -> None:

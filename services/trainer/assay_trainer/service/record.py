@@ -1,7 +1,6 @@
 """A run's folder at its birth, and its configuration read back."""
 
 import itertools
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -58,10 +57,10 @@ def open_run(path: Path) -> tuple[RunFolder, RunConfig]:
 
     Raises:
         NotFound: there is no such run.
-        ConfigError: its configuration is of another version of Assay.
+        ConfigError: its configuration is of another version of Assay, or damaged.
     """
     folder = RunFolder.open(path)
-    values = json.loads(folder.config.read_text())["config"]
+    values = folder.read_config()["config"]
     return folder, parse_config(RunConfig, values, source=str(folder.config))
 
 

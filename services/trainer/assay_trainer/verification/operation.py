@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from assay_shared.errors import Conflict
 from assay_shared.runs.own_folder import check_own_folder
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.runs.run_lock import held
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import PolicyVersion
 from assay_shared.types.wire import Wire
@@ -75,8 +75,8 @@ def verify_policy(order: VerifyOrder, settings: ServiceSettings, console: Consol
         "name a new or an empty folder, or that of a verification to resume",
     )
     order.output.mkdir(parents=True, exist_ok=True)
-    with held(order.output), tempfile.TemporaryDirectory(prefix="assay-policy-") as scratch:
-        folder = servable_folder(place, Path(scratch))
+    with held(order.output), TemporaryFolder("assay-policy-") as scratch:
+        folder = servable_folder(place, scratch)
         tokens = read_tokens(folder)
         asked = sentinels(order.per_kind)
         probes = probes_of(asked, given, tokens, order.max_tokens)

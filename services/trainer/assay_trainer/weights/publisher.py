@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -53,6 +53,7 @@ class WeightPublisher:
         transfer: Literal["folder", "upload"] = "folder",
         direct: DirectTransfer | None = None,
         on_fallback: Callable[[int, str], None] = lambda version, reason: None,
+        twins: Callable[[], Mapping[str, Path]] = dict,
     ) -> None:
         """Store the parts of a run.
 
@@ -61,6 +62,7 @@ class WeightPublisher:
             direct: tried first, once a folder has shown that inference serves the same
                 configuration and vocabulary; a folder is also the fallback.
             on_fallback: gets the version and the reason for a fallback to a folder.
+            twins: returns files of the run by their SHA-256; a version shares equal ones.
         """
         self._transfer = transfer
         #: Digest and folder of what inference served last.
@@ -71,6 +73,7 @@ class WeightPublisher:
         self.published = VersionLog(folder / "published.jsonl")
         self._direct = direct
         self._on_fallback = on_fallback
+        self._twins = twins
         self._last: WeightUpdate | None = None
         self._last_folder = folder
         #: The model that was last published whole by a folder, and its announcement.
@@ -110,8 +113,7 @@ class WeightPublisher:
         if is_adapter and not self._has_base(model, served):
             with adapter_off(model):
                 served = self._publish(model, tokenizer, mode)
-        served_version = served.policy.version if served.policy else 0
-        version = max(self.published.newest, served_version) + 1
+        version = max(self.published.newest, served.newest_version) + 1
         proof = probe(model, self._probe_ids)
         status = None
         if model.config.to_json_string() == self._compared:
@@ -200,7 +202,7 @@ class WeightPublisher:
     ) -> WeightUpdate:
         """Write the model as a folder; `policy` is its earlier version, under another digest."""
         folder = self._folder / f"v{version:06d}"
-        digest = publish_policy(model, tokenizer, folder)
+        digest = publish_policy(model, tokenizer, folder, self._twins())
         self._last_folder = folder
         files_digest = None if policy is None else digest
         return WeightUpdate(

@@ -1,7 +1,6 @@
 """The Redis of the chart, for trials."""
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.support.chart.rendering import (
     merge,
     render,
 )
+from tests.support.ports import free_port
 
 PASSWORD = """p-4_w/+=@ "quoted" \\back\\ 'single' %s $HOME"""
 EXTERNAL = {
@@ -147,8 +147,7 @@ def test_its_own_script_and_configuration_start_a_server_with_the_password(tmp_p
             text = text.replace(f" /{folder}", f" {tmp_path}/{folder}")
         return text
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     text = moved(rendered.one("redis/configmap.yaml")["data"]["redis.conf"])
     (tmp_path / "etc" / "redis" / "redis.conf").write_text(f"{text}port {port}\n")
     command = container(rendered.one("redis/statefulset.yaml")["spec"]["template"])["command"]

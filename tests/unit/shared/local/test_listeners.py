@@ -10,6 +10,7 @@ from assay_shared.errors import ConfigError
 from assay_shared.local import listeners
 from assay_shared.local.listeners import free_listeners, open_listeners, url_of
 from assay_shared.service.server import bind
+from tests.support.ports import free_port
 
 
 @pytest.fixture
@@ -31,8 +32,7 @@ def close(found: dict[str, socket.socket]) -> None:
 
 
 def test_a_given_address_is_taken() -> None:
-    with closing(bind("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     told: list[str] = []
     found = open_listeners({"ASSAY_JUDGE_URL": f"http://localhost:{port}"}, told.append)
     try:

@@ -6,7 +6,13 @@ from pydantic import Field
 
 from assay_shared.errors import ConfigError
 from assay_shared.settings.environment import ServiceSettings, read_settings
-from assay_shared.settings.run_file import Config, load_config, parse_config, provenance
+from assay_shared.settings.run_file import (
+    Config,
+    apply_override,
+    load_config,
+    parse_config,
+    provenance,
+)
 
 
 class Red(Config):
@@ -75,6 +81,13 @@ def test_overrides_are_read_as_yaml(file: Path) -> None:
     assert config.section.colour == Blue(blueness=7)
 
 
+def test_an_override_makes_a_section_that_the_file_sets_to_null() -> None:
+    values: dict[str, object] = {"sft": None}
+    apply_override(values, "sft.epochs=2")
+    apply_override(values, "grpo.correction.high=3")
+    assert values == {"sft": {"epochs": 2}, "grpo": {"correction": {"high": 3}}}
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -83,6 +96,8 @@ def test_overrides_are_read_as_yaml(file: Path) -> None:
         ("section.zzz=1", r"section.zzz: .* \(known keys: colour, is_dry, layers, "),
         ("sections=[{learning_rat: 1}]", r"sections.0.learning_rat: .*did you mean learning_rate"),
         ("section.colour={kind: blue, bluness: 1}", r"did you mean blueness\?"),
+        ("section.colour={kind: blue, redness: 1}", r"redness: unknown.*\(did you mean blueness\?"),
+        ("section.colour={kind: blue, zzz: 1}", r"zzz: unknown.*\(known keys: blueness, kind\)"),
         ("section.learning_rate=-1", r"section.learning_rate: .* greater than 0, not -1 in run"),
         ("section.colour.kind=green", r"section.colour: .*'green'.*'red', 'blue'"),
         ("name.a=1", r"name.a: name is not a section"),
@@ -92,7 +107,7 @@ def test_overrides_are_read_as_yaml(file: Path) -> None:
         ("section.colour={kind: blue, blueness: x}", r"section.colour.blueness: .*not 'x' in"),
         ("section.layers=[]", r"^section.layers: List should have at least 1 item"),
         ("section.layers=[1]", r"^section.layers.0: .* valid string, not 1 in"),
-        ("section.layers=some", r"^section.layers: .*'all', not 'some' in"),
+        ("section.layers=some", r"^section.layers: .*'all' or a list, not 'some' in"),
     ],
 )
 def test_bad_overrides_say_what_would_be_right(file: Path, override: str, message: str) -> None:

@@ -153,3 +153,34 @@ def test_links_to_files_are_files_and_links_to_nothing_are_left_alone(folder: Pa
     (folder / "model.safetensors").symlink_to(folder.parent / "weights")
     (folder / "notes").symlink_to(folder.parent / "nothing")
     assert [file.name for file in checkpoint.weight_files(folder)] == ["model.safetensors"]
+
+
+def test_a_file_that_is_there_already_takes_no_further_room(folder: Path, tmp_path: Path) -> None:
+    first = folder / "model.safetensors"
+    twins = {checkpoint.file_digest(first): first}
+    digest = checkpoint.publish(tmp_path / "v2", write(b"abc"), twins=twins)
+    second = tmp_path / "v2" / "model.safetensors"
+    assert digest == checkpoint.digest(folder) == checkpoint.digest(tmp_path / "v2")
+    assert second.samefile(first)
+    assert sorted(file.name for file in second.parent.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+    checkpoint.publish(folder, write(b"xyz"))
+    assert second.read_bytes() == b"abc", "each folder keeps its content when another is replaced"
+
+
+@pytest.mark.parametrize("twin", ["changed", "gone", "a folder"])
+def test_a_twin_that_is_not_what_its_digest_says_is_left_alone(
+    folder: Path, tmp_path: Path, twin: str
+) -> None:
+    first = folder / "model.safetensors"
+    twins = {checkpoint.file_digest(first): first}
+    first.unlink()
+    if twin == "changed":
+        first.write_bytes(b"abd")
+    elif twin == "a folder":
+        first.mkdir()
+    digest = checkpoint.publish(tmp_path / "v2", write(b"abc"), twins=twins)
+    assert (tmp_path / "v2" / "model.safetensors").read_bytes() == b"abc"
+    assert checkpoint.digest(tmp_path / "v2") == digest

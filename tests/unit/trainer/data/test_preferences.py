@@ -159,6 +159,13 @@ def test_answers_may_be_chats_as_in_ultrafeedback(
 USER, REPLY = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_rows_prompt_format_is_read_from_every_kind_of_file(tmp_path: Path, suffix: str) -> None:
+    row = {"prompt": "Hi", "chosen": "Hello", "rejected": "Go", "prompt_format": "raw"}
+    (found,) = opened(write(tmp_path / f"pairs.{suffix}", [row]))
+    assert found.task.prompt_format is PromptFormat.RAW
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -169,7 +176,10 @@ USER, REPLY = {"role": "user", "content": "Hi"}, {"role": "assistant", "content"
             "chosen: .*the messages before the last one must be the prompt's",
         ),
         ({"rejected": [{"role": "gpt", "content": "x"}]}, r"rejected\.0\.role: .*:1: "),
-        ({"prompt": json.dumps([USER])}, "prompt: .*is a chat as JSON text"),
+        ({"prompt": json.dumps([USER])}, "prompt: .*is a chat as a text"),
+        ({"chosen": str([USER, REPLY])}, "chosen: .*is a chat as a text"),
+        ({"prompt_format": "none"}, "prompt_format: .*pairs.jsonl:1: 'none' is none of chat, raw"),
+        ({"prompt_format": ["raw"]}, "prompt_format: .*is none of chat, raw"),
         ({"chosen": float("nan")}, "chosen: .*must be a text or a list of messages, not float"),
         (
             {"prompt": [{"role": "system", "content": "a\ud800"}, USER]},

@@ -2,6 +2,7 @@ import csv
 import gzip
 import itertools
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_what_is_for_tests_is_not_trained_on(tmp_path: Path) -> None:
     [
         ("none.parquet", None, "there is no file"),
         ("none.csv", None, "there is no file"),
-        ("bad.parquet", b"PAR1 no", "cannot be read after row 0"),
+        ("bad.parquet", b"PAR1 no", "cannot be read: "),
         ("t.json", b"[]", r"does not end with \.parquet, \.csv"),
         ("t.csv", b"question,answer\na,b\nc,d,e\n", "cannot be read"),
     ],
@@ -202,6 +203,16 @@ def test_memory_does_not_grow_with_a_parquet_file(tmp_path: Path) -> None:
     assert most - before < 80 * 2**20
 
 
+def test_decimals_are_texts_without_an_exponent(tmp_path: Path) -> None:
+    rows = [{"question": "Price?", "answer": Decimal(text)} for text in ("12.50", "1E+2", "-0.07")]
+    row_map = RowMap(prompt="{question}", gold="{answer}", rubric="math")
+    path = tmp_path / "prices.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    source = TableSource(kind="table", path=path, map=row_map, role=Role.TRAIN)
+    tasks = open_dataset(source, DatasetPurpose.TRAIN, None).tasks
+    assert [task.gold for task in tasks] == ["12.50", "100.00", "-0.07"]
+
+
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
 def test_a_number_that_is_not_finite_is_no_answer(tmp_path: Path, name: str) -> None:
     path = tmp_path / "sums.jsonl"
@@ -215,13 +226,23 @@ def test_a_number_that_is_not_finite_is_no_answer(tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        ("{messages}", r"messages: .*chats\.jsonl:1: is a chat as JSON text: a list of messages"),
+        ("{messages}", r"messages: .*chats\.jsonl:1: is a chat as a text: a list of messages"),
         ("{messages.0.content}", r"messages\.0\.content: .*:1: names a part, '0', of a text"),
     ],
 )
-def test_messages_as_json_text_are_refused(tmp_path: Path, prompt: str, message: str) -> None:
+@pytest.mark.parametrize(
+    "chat",
+    [
+        '[{"role": "user", "content": "1 + 1?"}]',
+        "[{'role': 'user', 'content': '1 + 1?'}]",
+        "[{'content': '1 + 1?', 'role': 'user'}\n {'content': '2', 'role': 'assistant'}]",
+        "array([{'content': '1 + 1?', 'role': 'user'}], dtype=object)",
+    ],
+)
+def test_messages_as_a_text_are_refused(
+    tmp_path: Path, prompt: str, message: str, chat: str
+) -> None:
     path = tmp_path / "chats.jsonl"
-    chat = json.dumps([{"role": "user", "content": "1 + 1?"}])
     path.write_text(json.dumps({"messages": chat, "answer": "2"}) + "\n")
     row_map = RowMap(prompt=prompt, gold="{answer}", rubric="math")
     source = TableSource(kind="table", path=path, map=row_map, role=Role.TRAIN)
@@ -232,7 +253,7 @@ def test_messages_as_json_text_are_refused(tmp_path: Path, prompt: str, message:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"rows\.csv cannot be read after row 0: Empty CSV file"),
+        (b"", r"rows\.csv cannot be read: Empty CSV file"),
         (b"question,answer\n", r"rows\.csv has no tasks"),
         (b"question,question,answer\na,b,c\n", "question: .*there are 2 such columns"),
         (b"question,answer\ncaf\xe9,c\n", "invalid UTF8"),

@@ -340,16 +340,19 @@ def test_the_stages_of_a_curriculum_have_a_table_and_a_picture(tmp_path: Path) -
     for at, of in ((3, "easy"), (3, "hard"), (6, "easy"), (6, "hard")):
         measured: dict[str, JsonValue] = {"step": at, "learnt": "easy", "stage": of}
         folder.record("curriculum_measured", **measured, num_tasks=12, pass_rate=rate)
-    folder.record("curriculum_advanced", step=3, ended="easy", to="hard", reason="3 steps")
+    folder.record("curriculum_advanced", step=3, ended="easy", to="odd", reason="3 steps")
+    folder.record("curriculum_advanced", step=3, ended="odd", to="hard", reason="no signal")
     config = load_config(RunConfig, DEMO)
     facts = write_report(folder, config, [make_evaluation("before", 1)])["curriculum"]
     assert [(one["name"], one["first_step"], one["last_step"]) for one in facts["stages"]] == [
         ("easy", 1, 3),
+        ("odd", None, None),
         ("hard", 4, 6),
     ]
-    assert facts["stages"][0]["end"] == "3 steps"
+    assert [one["end"] for one in facts["stages"]] == ["3 steps", "no signal", "the last step"]
     assert len(facts["measured"]) == 4
     assert (folder.path / "figures" / "curriculum.png").stat().st_size > 5000
-    row = "| 3 | ` easy ` | ` hard ` | 12 | 50.0% (30.0 to 70.0) |"
-    assert row in (folder.path / "report.md").read_text()
+    report = (folder.path / "report.md").read_text()
+    assert "| 3 | ` easy ` | ` hard ` | 12 | 50.0% (30.0 to 70.0) |" in report
+    assert "| ` odd ` | none | 0 | 0 |  | no signal |" in report
     assert "<h2>Stages</h2>" in (folder.path / "report.html").read_text()

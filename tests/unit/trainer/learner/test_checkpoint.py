@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay_shared.errors import WeightsRefused
+from assay_shared.weights.checkpoint import file_digest
 from assay_trainer.curriculum.state import BatcherState
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.retention import forget_checkpoints
@@ -87,3 +88,15 @@ def test_a_sealed_folder_tells_of_a_change(tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"v")
     with pytest.raises(WeightsRefused, match=r"model.safetensors is not .*delete .*sft"):
         checkpoint.check_seal(folder)
+
+
+def test_the_files_of_sealed_folders_are_found_by_content(tmp_path: Path) -> None:
+    for stage in ("initial", "sft", "dpo"):
+        (tmp_path / stage).mkdir()
+        (tmp_path / stage / "model.safetensors").write_bytes(stage.encode())
+    checkpoint.seal(tmp_path / "initial")
+    checkpoint.seal(tmp_path / "sft")
+    (tmp_path / "sft.sha256.json").write_text("{")
+    (file,) = checkpoint.sealed_files(tmp_path).values()
+    assert file == tmp_path / "initial" / "model.safetensors"
+    assert checkpoint.sealed_files(tmp_path) == {file_digest(file): file}

@@ -62,6 +62,12 @@ def train(updater: Updater, folder: Path) -> dict[str, Any]:
     return found
 
 
+def num_gloo_threads() -> int:
+    """Return how many threads of this process do gloo's operations."""
+    names = [one.read_text() for one in Path("/proc/self/task").glob("*/comm")]
+    return names.count("pt_gloo_runloop\n")
+
+
 def lead(policy: Path, output: Path) -> None:
     """Be rank 0: train in every form, and keep facts, checkpoints and served weights."""
     ranks = Ranks()
@@ -74,7 +80,8 @@ def lead(policy: Path, output: Path) -> None:
         publish_policy(model, tokenizer, output / form / "served")
     updater.load(output / "dapo" / "one")
     publish_policy(model, tokenizer, output / "loaded")
-    ranks.send([None, None])
+    ranks.end()
+    assert num_gloo_threads() == 2, "of the default group, which FSDP keeps"
     torch.save(facts, output / "facts.pt")
 
 

@@ -162,6 +162,13 @@ def test_the_sample_tells_its_own(changes: dict[str, Any], told: str) -> None:
     assert bool(check_sample(grpo, before_sft)) == bool(facts.num_failed)
 
 
+def test_steps_with_flat_groups_are_not_told_to_be_smaller() -> None:
+    """Flat groups have a place in a step there, so it is as large as asked."""
+    grpo = config_of(grpo__replace_flat=False).grpo
+    assert grpo is not None
+    assert check_sample(grpo, SampleFacts(**(vars(GOOD) | {"share_with_signal": 0.25}))) == []
+
+
 def test_a_card_that_is_too_small_is_told() -> None:
     (found,) = check_memory(3 * 2**30, 2 * 2**30)
     assert "about 3.0 GiB on a card of 2.0 GiB" in found.message

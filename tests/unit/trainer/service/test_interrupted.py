@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from assay_shared.runs.run_lock import owner_of
 from assay_trainer.service import runs as module
 from assay_trainer.service.runs import Runs
 from tests.conftest import wait_until
+from tests.support.ports import free_port
 from tests.support.valkey import TestValkey
 from tests.unit.trainer.service.test_runs import SFT
 
@@ -25,8 +25,7 @@ from tests.unit.trainer.service.test_runs import SFT
 @contextmanager
 def service(runs: Path, valkey: TestValkey) -> Iterator[tuple[httpx.Client, int]]:
     """Yield a client of a real trainer service, and its process id. It is killed at the end."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "assay_shared.cli", "trainer", "serve", "--port", str(port)],
         env=os.environ | {"ASSAY_REDIS_URL": valkey.url, "ASSAY_RUNS": str(runs)},

@@ -89,7 +89,7 @@ def lead(policy: Path, output: Path) -> None:
     updater.apply(1, updater.backward(packs))
     found["updated"] = manifest(model, "bfloat16")
     publish_policy(model, tokenizer, output / "updated")
-    ranks.send([None, None])
+    ranks.end()
     torch.save(found, output / "found.pt")
 
 

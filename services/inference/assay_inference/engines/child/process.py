@@ -5,21 +5,19 @@ import json
 import logging
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from assay_inference.settings import InferenceSettings
 from assay_shared.errors import ConfigError
 from assay_shared.runtime import guard
 from assay_shared.runtime.processes import last_lines
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 
 _FIRST_WAIT_S = 0.5
 
@@ -107,10 +105,10 @@ def _dotted(numbers: tuple[int, ...]) -> str:
     return ".".join(str(number) for number in numbers)
 
 
-def new_folder(name: str) -> Path:
+def new_folder(name: str) -> TemporaryFolder:
     """Make a folder for a child's socket and log; only this user can open it."""
     # A socket's path may have no more than 107 characters.
-    return Path(tempfile.mkdtemp(prefix=f"assay-{name}-"))
+    return TemporaryFolder(f"assay-{name}-")
 
 
 def inherited_environment(settings: InferenceSettings) -> dict[str, str]:
@@ -123,9 +121,11 @@ def inherited_environment(settings: InferenceSettings) -> dict[str, str]:
 class ServerProcess:
     """A child in its own session, with its files in `folder`; the folder ends with it."""
 
-    def __init__(self, folder: Path, command: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: TemporaryFolder, command: list[str], environment: Mapping[str, str]
+    ) -> None:
         self._folder = folder
-        self._log = folder / "server.log"
+        self._log = folder.path / "server.log"
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", guard.__file__, *command],
@@ -177,4 +177,4 @@ class ServerProcess:
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()

@@ -27,6 +27,7 @@ from assay_inference.engines.replicas.discovery import Discovery
 from assay_inference.engines.replicas.metrics import replica_metrics
 from assay_inference.engines.replicas.replica_state import ReplicaState
 from assay_inference.engines.replicas.routing import choose
+from assay_inference.engines.replicas.sent_texts import SentTexts
 from assay_inference.engines.replicas.versions import AnnouncedVersions
 from assay_inference.settings import InferenceSettings
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
@@ -137,7 +138,7 @@ class ReplicaEngine:
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
-        texts = _Texts(on_text)
+        texts = SentTexts(on_text)
 
         async def draw(member: ReplicaState) -> list[Completion]:
             drawn = await member.replica.generate(prompt_token_ids, sampling, texts.listener)
@@ -159,14 +160,14 @@ class ReplicaEngine:
 
         async with self._gate.inside(1):
             start = self.policy
-            return await self._ask(token_ids, 1, read, _Texts(None))
+            return await self._ask(token_ids, 1, read, SentTexts(None))
 
     async def _ask(
         self,
         prompt: list[int],
         num_sequences: int,
         call: Callable[[ReplicaState], Awaitable[Answer]],
-        texts: "_Texts",
+        texts: SentTexts,
     ) -> Answer:
         """Ask a replica; if it fails before any text was streamed, ask another."""
         first = self._choose(prompt, None)
@@ -343,14 +344,19 @@ class ReplicaEngine:
                 task.add_done_callback(self._retiring.discard)
 
     async def _find_living(self) -> None:
-        """Find replicas; wait for one that lives, as long as an engine may take to start."""
+        """Find replicas; wait until each was checked and one lives, as an engine may start late.
+
+        A replica whose engine starts listens already, and answers once it has started.
+        """
         settings = self._settings
         with suppress(TimeoutError):
             async with asyncio.timeout(settings.inference_start_timeout_s):
                 while True:
                     with suppress(Unreachable):  # those known before are enough
                         await self._find()
-                    if any(not member.is_lost for member in self._members.values()):
+                    members = tuple(self._members.values())
+                    await asyncio.gather(*(member.checked.wait() for member in members))
+                    if any(not member.is_lost for member in members):
                         return
                     await asyncio.sleep(settings.inference_health_interval_s)
 
@@ -365,23 +371,6 @@ class ReplicaEngine:
             settings.inference_health_timeout_s,
         )
         member.watcher = asyncio.create_task(watching, name=f"watch-{name}")
-
-
-class _Texts:
-    """Remembers if any text was streamed to the client."""
-
-    def __init__(self, on_text: OnText | None) -> None:
-        self.were_sent = False
-        self._on_text = on_text
-
-    @property
-    def listener(self) -> OnText | None:
-        return None if self._on_text is None else self._send
-
-    def _send(self, index: int, text: str) -> None:
-        self.were_sent = True
-        if self._on_text is not None:
-            self._on_text(index, text)
 
 
 def _elsewhere(error: AssayError) -> AssayError:

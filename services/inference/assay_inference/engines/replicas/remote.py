@@ -11,7 +11,7 @@ from assay_inference.settings import InferenceSettings
 from assay_shared.clients import InferenceClient, Timeouts
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.clients.weight_upload import upload_weights
-from assay_shared.errors import InternalFault
+from assay_shared.errors import InternalFault, InvalidInput
 from assay_shared.types import (
     Completion,
     FolderWeights,
@@ -22,6 +22,7 @@ from assay_shared.types import (
     SamplingParams,
     UploadedWeights,
     WeightReceiver,
+    WeightStatus,
     WeightUpdate,
 )
 
@@ -43,7 +44,7 @@ class RemoteReplica:
             token = settings.token_of("inference")
             return _Client(url, token=token, timeouts=limits, retry=NO_RETRY)
 
-        #: The replica sees no folder of this service.
+        #: The replica sees no folder of this service: it is not asked to read one.
         self._uploads = settings.weight_transfer == "upload"
         self._open = AsyncExitStack()
         self._health = client(settings.inference_health_timeout_s)
@@ -72,7 +73,7 @@ class RemoteReplica:
         return policy
 
     async def load(self, update: ResolvedUpdate) -> Loaded:
-        status = await self._loading.update_weights(await self._readable(update))
+        status = await self._announce(update)
         return Loaded(
             probe_difference=status.probe_difference,
             load_time_s=status.load_time_s or 0.0,
@@ -81,17 +82,25 @@ class RemoteReplica:
             phases_s=status.phases_s,
         )
 
-    async def _readable(self, update: ResolvedUpdate) -> WeightUpdate:
-        """Return an update with a source readable by the replica: a folder, or an upload of it."""
+    async def _announce(self, update: ResolvedUpdate) -> WeightStatus:
+        """Announce a folder, or an upload of it if the replica may not read the folder."""
         source = update.source
-        if not self._uploads or not isinstance(source, FolderWeights):
-            return update
+        if not isinstance(source, FolderWeights):
+            return await self._loading.update_weights(update)
+        if not self._uploads:
+            try:
+                return await self._loading.update_weights(update)
+            except InvalidInput as error:
+                if error.field != "source.path":
+                    raise
         uploaded = await upload_weights(self._loading, Path(source.path))
-        return WeightUpdate(
-            source=UploadedWeights(upload=uploaded.id),
-            policy=update.policy,
-            probe=update.probe,
-            mode=update.mode,
+        return await self._loading.update_weights(
+            WeightUpdate(
+                source=UploadedWeights(upload=uploaded.id),
+                policy=update.policy,
+                probe=update.probe,
+                mode=update.mode,
+            )
         )
 
     async def generate(

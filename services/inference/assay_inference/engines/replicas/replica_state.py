@@ -37,8 +37,10 @@ class ReplicaState:
         #: Held while it is given weights.
         self.changing = asyncio.Lock()
         self.watcher: asyncio.Task[None] | None = None
-        #: It did not answer its last check.
-        self.is_lost = False
+        #: It did not answer its last check, or has not been checked yet.
+        self.is_lost = True
+        #: Its first check has ended, or it was retired.
+        self.checked = asyncio.Event()
         self._catching_up: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Future[object]] = set()
         self._refusal: AssayError | None = None
@@ -109,6 +111,7 @@ class ReplicaState:
                 call.cancel()
         else:
             self.is_lost = False
+        self.checked.set()
 
     async def give(self, update: ResolvedUpdate) -> Loaded:
         """Have it serve `update`. Whatever else comes of it, it is passed over until then."""
@@ -179,6 +182,7 @@ class ReplicaState:
 
     async def retire(self, timeout_s: float) -> None:
         """Let its requests in flight finish, and close it."""
+        self.checked.set()
         for task in (self.watcher, self._catching_up):
             if task is not None:
                 task.cancel()

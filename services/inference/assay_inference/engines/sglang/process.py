@@ -57,10 +57,10 @@ class SglangProcess(ServerProcess):
         self.url = f"http://{_HOST}:{port}"
         self.api_key = secrets.token_hex(32)  # never begins like an option
         # Command lines are seen by every user of the machine, this file by its own alone.
-        secret = folder / "secret.yaml"
+        secret = folder.path / "secret.yaml"
         secret.write_text(json.dumps({"api-key": self.api_key}))
         command = _command(settings, checkpoint, secret, port)
-        super().__init__(folder, command, _environment(folder, settings))
+        super().__init__(folder, command, _environment(folder.path, settings))
 
 
 def _command(

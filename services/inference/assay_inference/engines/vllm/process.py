@@ -57,10 +57,9 @@ class VllmProcess(ServerProcess):
 
     def __init__(self, settings: InferenceSettings, checkpoint: Checkpoint) -> None:
         folder = new_folder("vllm")
-        self.socket = folder / "http.sock"
-        super().__init__(
-            folder, _command(settings, checkpoint, self.socket), _environment(folder, settings)
-        )
+        self.socket = folder.path / "http.sock"
+        command = _command(settings, checkpoint, self.socket)
+        super().__init__(folder, command, _environment(folder.path, settings))
 
 
 def _command(settings: InferenceSettings, checkpoint: Checkpoint, socket: Path) -> list[str]:

@@ -170,7 +170,7 @@ def _of_evaluator(stored: StoredEvaluation) -> dict[str, str]:
 def _of_training(run: RunFolder) -> dict[str, str]:
     """Return the digest of a run's tasks; that of the start's weights too if it trained."""
     found = {"tasks": hashlib.sha256(run.tasks.read_bytes()).hexdigest()}
-    config = json.loads(run.config.read_text())["config"]
+    config = run.read_config()["config"]
     if config.get("grpo") is None:
         return found
     found["start's weights"] = weights.digest(run.path / "models" / "initial")

@@ -9,7 +9,7 @@ from typing import Any
 from assay_shared.errors import AssayError
 from assay_shared.runs.regular_file import read_regular, reason_of
 from assay_shared.runs.run_folder import RunFolder, RunStatus
-from assay_shared.settings.run_file import parse_config
+from assay_shared.settings.run_file import dotted_settings, parse_config
 from assay_shared.statistics.interval import Interval
 from assay_trainer.browser.diagnosis.diagnose import diagnose
 from assay_trainer.browser.diagnosis.facts import RECENT_STEPS, DiagnosedFacts
@@ -60,13 +60,10 @@ def read_config(folder: RunFolder) -> tuple[dict[str, Any], RunConfig | None]:
         return content, None
 
 
-def flat_config(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flat_config(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the settings of a configuration as (section.key, value)."""
-    for name, value in content.items():
-        if isinstance(value, dict) and value:
-            yield from flat_config(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", json.dumps(value)[:500]
+    for name, value in dotted_settings(content):
+        yield name, json.dumps(value)[:500]
 
 
 def summarise(

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from assay_shared.errors import Conflict, DatasetError, InvalidInput
 from assay_shared.runs.own_folder import check_own_folder
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.runs.run_lock import held
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.settings.run_file import load_config
 from assay_shared.types import PromptFormat, Task
@@ -138,8 +138,8 @@ def _policy(config: InstructionsConfig, stack: ExitStack) -> tuple[Path | None, 
         name = " ".join(filter(None, (config.server.url, config.server.model)))
         return None, EvaluatedPolicy(kind="server", name=name)
     (place,) = find_policies(config.policy, None)
-    scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-policy-"))
-    folder = servable_folder(place, Path(scratch))
+    scratch = stack.enter_context(TemporaryFolder("assay-policy-"))
+    folder = servable_folder(place, scratch)
     return folder, place.facts(folder)
 
 

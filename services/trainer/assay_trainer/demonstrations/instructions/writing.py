@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from pydantic import JsonValue
 
 from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import write_atomically
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.statistics.interval import wilson_interval
 from assay_shared.text.markdown import visible
 from assay_shared.types import PromptFormat, Role, Task
@@ -117,8 +117,8 @@ def _write_pairs(made: Made, kept: set[str], config: InstructionsConfig, output:
     shutil.rmtree(output, ignore_errors=True)
     if not rows:
         return 0
-    with tempfile.TemporaryDirectory(prefix="assay-pairs-") as temporary:
-        file = Path(temporary) / f"{config.name}.jsonl"
+    with TemporaryFolder("assay-pairs-") as temporary:
+        file = temporary / f"{config.name}.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         order = ImportOrder(
             PREFERENCE,

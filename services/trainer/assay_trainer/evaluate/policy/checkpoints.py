@@ -1,6 +1,5 @@
 """A run's checkpoints as folders that inference can serve."""
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from assay_shared.settings.run_file import parse_config
 from assay_shared.weights import checkpoint as weights
 from assay_trainer.config import RunConfig
 from assay_trainer.evaluate.policy.places import STAGES, PolicyPlace
+from assay_trainer.learner import checkpoint
 
 _SHARDS, _ADAPTER = ".metadata", weights.ADAPTER_WEIGHTS
 
@@ -21,10 +21,12 @@ def servable_folder(place: PolicyPlace, scratch: Path) -> Path:
     the rest is in the model of the stage before.
 
     Raises:
-        WeightsRefused: the checkpoint is not as it was written.
+        WeightsRefused: the checkpoint, or a stage's model, is not as it was written.
     """
     if place.run is None or place.step is None:
+        checkpoint.check_if_sealed(place.folder)
         return place.folder
+    checkpoint.check(place.folder)
     if not (place.folder / _SHARDS).exists() and not (place.folder / _ADAPTER).exists():
         return place.folder
     folder = scratch / place.label
@@ -34,28 +36,28 @@ def servable_folder(place: PolicyPlace, scratch: Path) -> Path:
 
 def _write(place: PolicyPlace, folder: Path) -> None:
     """Write the model of the stage before, with the checkpoint's weights in it."""
-    from assay_trainer.learner import checkpoint
     from assay_trainer.learner.network.adapters import add_adapter
     from assay_trainer.learner.network.model import load_policy
     from assay_trainer.weights.adapter import bare
     from assay_trainer.weights.folder import publish_policy
 
     assert place.run is not None
-    checkpoint.check(place.folder)
+    before = _before(place)
+    checkpoint.check_if_sealed(before)
     lora = _run_config(place.run).policy.lora
-    model, tokenizer = load_policy(_before(place))
+    model, tokenizer = load_policy(before)
     trained: Any = model
     if lora is not None:
         import torch
 
         without_dropout = lora.model_copy(update={"dropout": 0.0})
         trained = add_adapter(model, without_dropout, 0, torch.device("cpu"))
-    _load(bare(trained), place.folder)
+    load_trained(bare(trained), place.folder)
     publish_policy(bare(trained), tokenizer, folder)
 
 
 def _run_config(run: RunFolder) -> RunConfig:
-    values = json.loads(run.config.read_text())["config"]
+    values = run.read_config()["config"]
     return parse_config(RunConfig, values, source=str(run.config))
 
 
@@ -67,13 +69,14 @@ def _before(place: PolicyPlace) -> Path:
     return next(models / one for one in reversed(earlier) if (models / one).is_dir())
 
 
-def _load(model: Any, folder: Path) -> None:
+def load_trained(model: Any, folder: Path) -> None:
     """Read the trained weights of a checkpoint into the model."""
     import torch
     from safetensors.torch import load_file
     from torch.distributed.checkpoint.state_dict_loader import load
 
     named = {name: one.detach() for name, one in model.named_parameters() if one.requires_grad}
+    assert named, "a trained model has trained weights"
     if (folder / _SHARDS).exists():
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")

@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, InvalidInput, NotReady, Refused, Unreachable
 from assay_shared.runtime.cause import cause_of_end
 from assay_shared.runtime.processes import end, spawn
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.service.server import bind
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import Task
@@ -97,9 +97,7 @@ def own_services(log_folder: Path | None = None) -> Iterator[OwnServices]:
     """Yield a starter of services, which end with the block."""
     with ExitStack() as stack:
         if log_folder is None:
-            log_folder = Path(
-                stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-evaluate-"))
-            )
+            log_folder = stack.enter_context(TemporaryFolder("assay-evaluate-"))
         own = OwnServices(log_folder)
         stack.callback(own.end)
         yield own

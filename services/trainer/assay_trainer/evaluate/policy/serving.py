@@ -88,7 +88,7 @@ async def publish_folder(
         if now is not None and now.digest == digest:
             return now
         await asyncio.to_thread(before_update)
-        policy = PolicyVersion(version=now.version + 1 if now else 1, digest=digest)
+        policy = PolicyVersion(version=status.newest_version + 1, digest=digest)
         try:
             source = FolderWeights(path=str(folder))
             await client.update_weights(WeightUpdate(source=source, policy=policy))

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import IO
 from pydantic import ValidationError
 
 from assay_shared.errors import InfrastructureError
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_trainer.handoff.engines.answers import FolderAccount, HandoffPrompt
 
 _CHILD = Path(__file__).with_name("transformers_child.py")
@@ -66,8 +66,8 @@ def ask_transformers(
     Raises:
         NotLoaded: it failed, or did not end in time.
     """
-    with tempfile.TemporaryDirectory(prefix="assay-handoff-") as home:
-        job, output, log = (Path(home) / name for name in ("job.json", "found.json", "log"))
+    with TemporaryFolder("assay-handoff-") as home:
+        job, output, log = (home / name for name in ("job.json", "found.json", "log"))
         job.write_text(
             json.dumps(
                 {
@@ -82,7 +82,7 @@ def ask_transformers(
                 }
             )
         )
-        _run([str(job), str(output)], Path(home), log, asking.limit_s, on_answer)
+        _run([str(job), str(output)], home, log, asking.limit_s, on_answer)
         try:
             return FolderAccount.model_validate_json(output.read_bytes())
         except (OSError, ValidationError) as error:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import AssayError, InfrastructureError
 from assay_shared.runtime.cause import cause_of_end
 from assay_shared.runtime.processes import end, spawn
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.service.server import bind
 from assay_shared.settings.environment import ServiceSettings, read_settings
 from assay_shared.types import GenerateRequest, GenerateResponse, SamplingParams, WeightStatus
@@ -90,13 +90,13 @@ def ask_served(
         FolderNotServed: the engine refuses the folder or does not answer in time.
         EngineMissing: the engine cannot run here.
     """
-    with tempfile.TemporaryDirectory(prefix="assay-handoff-") as home, bind("127.0.0.1", 0) as own:
-        log = Path(home) / "inference.log"
+    with TemporaryFolder("assay-handoff-") as home, bind("127.0.0.1", 0) as own:
+        log = home / "inference.log"
         fixed = {
             "ASSAY_INFERENCE_MODEL": str(folder.resolve()),
             "ASSAY_INFERENCE_PROCESSES": "1",
             "ASSAY_INFERENCE_DEVICES": "",
-            "ASSAY_RUNS": home,
+            "ASSAY_RUNS": str(home),
             "GOMP_SPINCOUNT": "1000",  # threads that wait leave the cores to others
         }
         process = spawn(

@@ -63,7 +63,7 @@ def _by_files(folder: Path, base: Path | None) -> HandoffSource:
         return _adapter(folder, base)
     if (folder / "config.json").is_file() or has_weights:
         weight_files(folder)
-        _check_seal(folder)
+        checkpoint.check_if_sealed(folder)
         return HandoffSource(SourceKind.FOLDER, folder, folder, folder, run=run_of(folder))
     content = "is empty" if not any(folder.iterdir()) else "has no config.json"
     raise InvalidInput(f"{folder} {content}: it is not {_FORMS}", field="CHECKPOINT")
@@ -92,12 +92,6 @@ def _newest_model(run: Path) -> HandoffSource:
     found = checkpoint.newest(run / "checkpoints" / "grpo")
     hint = f"name its newest GRPO checkpoint: {found[0]}" if found else "resume the run"
     raise InvalidInput(f"no stage of the run {run} has finished", field="CHECKPOINT", hint=hint)
-
-
-def _check_seal(folder: Path) -> None:
-    """Compare a run's model with the digests that were written with it."""
-    if checkpoint.is_sealed(folder):
-        checkpoint.check_seal(folder)
 
 
 def _state(folder: Path) -> HandoffSource:

@@ -115,15 +115,21 @@ class StageAttempt:
             CompleteCheckpoints(self.checkpoints, self.keep_checkpoints, self.on_checkpoint),
         ]
 
-    def train(self, trainer: Trainer) -> None:
+    def train(self, trainer: Trainer, num_steps: int) -> None:
         """Train to the end of the stage.
+
+        From a checkpoint of its last step there is nothing to do but load the weights: the trainer
+        would do another step, since it looks for the end after a step.
 
         Raises:
             Stopped: a stop was requested; the checkpoint is written.
             Diverged: the loss is not finite.
         """
-        resume_from = None if self.resume_from is None else str(self.resume_from)
-        trainer.train(resume_from_checkpoint=resume_from)
+        folder = self.resume_from
+        if folder is not None and checkpoint.step_of(folder) >= num_steps:
+            trainer._load_from_checkpoint(str(folder))
+        else:
+            trainer.train(resume_from_checkpoint=None if folder is None else str(folder))
         self.stop.check()
 
 

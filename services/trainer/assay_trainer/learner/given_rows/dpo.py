@@ -95,7 +95,7 @@ def train_dpo(
         before = answer_logprobs(trainer, held_out)
         if held_out and attempt.resume_from is None:
             on_measured(measured("before", before, before, config.beta))
-        attempt.train(trainer)
+        attempt.train(trainer, num_steps)
         if held_out:
             on_measured(measured("after", answer_logprobs(trainer, held_out), before, config.beta))
 

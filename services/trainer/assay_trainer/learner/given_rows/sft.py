@@ -50,4 +50,4 @@ def train_sft(
     rows = (train_rows, validation_rows)
     with configuration_kept(model):
         trainer = make_sft_trainer(model, tokenizer, rows, config, attempt, num_steps, report)
-        attempt.train(trainer)
+        attempt.train(trainer, num_steps)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay_inference.engines.child.process import ServerProcess
+from assay_shared.runtime.temporary_folder import TemporaryFolder
 from tests.conftest import wait_until
 
 #: As vLLM 0.32.0 writes it: a worker fails, then all that waited for it.
@@ -31,14 +32,14 @@ LOGS = {
 }
 
 
-def start(folder: Path, code: str) -> ServerProcess:
-    folder.mkdir()
+def start(parent: Path, code: str) -> ServerProcess:
+    folder = TemporaryFolder("child-", parent)
     return ServerProcess(folder, [sys.executable, "-c", code], os.environ)
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log[:20])
 def test_the_cause_is_what_was_raised_first(tmp_path: Path, log: str) -> None:
-    process = start(tmp_path / "child", f"print({log!r}, end='', flush=True); raise SystemExit(3)")
+    process = start(tmp_path, f"print({log!r}, end='', flush=True); raise SystemExit(3)")
     wait_until(lambda: not process.is_running(), "its end", 20)
     assert process.last_words() == LOGS[log]
     process.kill()
@@ -47,11 +48,11 @@ def test_the_cause_is_what_was_raised_first(tmp_path: Path, log: str) -> None:
 def test_the_log_of_one_that_ended_by_itself_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process = start(tmp_path / "child", f"print({WORKER_FAILS!r}); raise SystemExit(3)")
+    process = start(tmp_path, f"print({WORKER_FAILS!r}); raise SystemExit(3)")
     wait_until(lambda: not process.is_running(), "its end", 20)
     process.kill()
     assert "raise ValueError(" in caplog.text
-    assert not (tmp_path / "child").exists()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("grace_s", [0.0, 10.0])
@@ -59,9 +60,9 @@ def test_one_that_was_ended_leaves_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, grace_s: float
 ) -> None:
     caplog.set_level(logging.WARNING)
-    process = start(tmp_path / "child", "import time\nprint('up', flush=True)\ntime.sleep(60)")
+    process = start(tmp_path, "import time\nprint('up', flush=True)\ntime.sleep(60)")
     wait_until(lambda: process.last_words() == "up", "its start", 20)
     process.end(grace_s)
     assert not process.is_running()
     assert caplog.text == ""
-    assert not (tmp_path / "child").exists()
+    assert not list(tmp_path.iterdir())

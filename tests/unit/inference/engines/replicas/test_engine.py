@@ -334,6 +334,23 @@ async def test_a_replica_that_hangs_does_not_hold_up_a_publish(router: Router) -
     await router.until(lambda: router.serving() == set("abc"))
 
 
+async def test_replicas_whose_engines_start_late_are_waited_for(router: Router) -> None:
+    """They listen at once, and answer when their engines have started."""
+    router.source.replicas = {name: FakeReplica() for name in "def"}
+    for name in "def":
+        router[name].hangs = True
+    await router.until(lambda: router.engine.replicas.keys() == set("def"))
+    publishing = asyncio.create_task(router.publish(1))
+    await asyncio.sleep(0.5)  # several checks have had no answer
+    assert not publishing.done()
+    router["e"].hangs = False
+    policy = await asyncio.wait_for(publishing, 20)
+    assert await router.ask() == policy
+    assert router.serving() == {"e"}
+    router["d"].hangs = router["f"].hangs = False
+    await router.until(lambda: router.serving() == set("def"))
+
+
 async def test_a_late_joiner_gets_the_newest_version_before_any_request(router: Router) -> None:
     policy = await router.publish(7)
     late = router.source.replicas["d"] = FakeReplica()

@@ -88,6 +88,34 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
         servable_folder(place, tmp_path / "scratch")
 
 
+@pytest.mark.parametrize("name", ["run", "run:sft", "run/models/sft"])
+def test_a_damaged_model_of_a_stage_is_refused(tmp_path: Path, name: str) -> None:
+    run = tmp_path / "run"
+    model = run / "models" / "sft"
+    make_policy_folder(model)
+    (run / "config.json").write_text("{}")
+    (run / "events.jsonl").write_text("")
+    checkpoint.seal(model)
+    (place,) = find_policies(str(tmp_path / name), None)
+    assert servable_folder(place, tmp_path / "scratch") == model
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    with pytest.raises(WeightsRefused, match=r"model\.safetensors is not what was written"):
+        servable_folder(place, tmp_path / "scratch")
+
+
+@pytest.mark.slow
+def test_a_checkpoint_on_a_damaged_model_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LoRAConfig(rank=4))
+    model = run / "models" / "sft"
+    checkpoint.seal(model)
+    (place,) = find_policies(f"{run}:5", None)
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    with pytest.raises(WeightsRefused, match=r"model\.safetensors is not what was written"):
+        servable_folder(place, tmp_path / "scratch")
+
+
 def test_a_model_is_served_where_it_lies(tmp_path: Path) -> None:
     make_policy_folder(tmp_path / "m")
     (place,) = find_policies(str(tmp_path / "m"), None)

@@ -175,6 +175,19 @@ def test_a_stop_in_the_middle_of_an_epoch_resumes_to_the_same_weights(tmp_path: 
     assert_equal_weights(whole, resumed, 1e-7)
 
 
+def test_a_stage_whose_last_checkpoint_is_whole_does_no_further_step(tmp_path: Path) -> None:
+    pairs = pairs_of(preferences(20))
+    options: dict[str, Any] = {"steps": 2, "batch_size": 4, "micro_batch_size": 2}
+    whole, _, told = train(tmp_path, pairs[:14], pairs[14:], **options)
+    folder = checkpoint.newest(tmp_path)
+    assert folder is not None
+    resumed, rest, again = train(tmp_path, pairs[:14], pairs[14:], resume_from=folder[0], **options)
+    assert rest == []
+    assert [one.name for one in again] == ["after"]
+    assert again[0].margin == pytest.approx(told[1].margin, abs=1e-6)
+    assert_equal_weights(whole, resumed, 0)
+
+
 def test_pairs_that_are_too_long_are_left_out() -> None:
     rows = preferences(3)
     long = Preference(rows[1].task, "def", "return " * 200)

@@ -162,6 +162,20 @@ def test_a_stop_in_the_middle_of_an_epoch_resumes_to_the_same_weights(tmp_path: 
     assert_equal_weights(whole, resumed, 1e-7)
 
 
+@pytest.mark.parametrize("size", [{"steps": 3}, {"epochs": 1}])
+def test_a_stage_whose_last_checkpoint_is_whole_does_no_further_step(
+    tmp_path: Path, size: dict[str, int]
+) -> None:
+    options: dict[str, Any] = {"batch_size": 4, "micro_batch_size": 2, **size}
+    whole, steps = train(tmp_path, **options)
+    found = checkpoint.newest(tmp_path)
+    assert found is not None
+    assert checkpoint.step_of(found[0]) == steps[-1].step
+    resumed, rest = train(tmp_path, resume_from=found[0], **options)
+    assert rest == []
+    assert_equal_weights(whole, resumed, 0)
+
+
 def test_a_loss_that_is_not_finite_ends_the_stage(tmp_path: Path) -> None:
     model, tokenizer = create_policy(TINY, TEXTS, 0)
     with torch.no_grad():

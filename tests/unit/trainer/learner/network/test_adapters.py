@@ -249,7 +249,7 @@ def lead(folder: Path, output: Path) -> None:
     updater = make_updater(model, make_config(learning_rate=0.01, **ON_RANKS), ranks)
     shares = take_steps(updater, 3)
     updater.save(output / "checkpoint").result()
-    ranks.send([None, None])
+    ranks.end()
     torch.save((logprobs(model), shares), output / "found.pt")
 
 

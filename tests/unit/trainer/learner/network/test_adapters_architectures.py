@@ -14,10 +14,11 @@ from transformers import (
 )
 
 from assay_shared.errors import ConfigError
+from assay_shared.weights.adapter import merge
 from assay_trainer.config import LoRAConfig
 from assay_trainer.learner.network.adapters import add_adapter, check_targets
 from assay_trainer.learner.network.model import load_policy
-from assay_trainer.weights.adapter import adapted_layers, bare, merged_layers
+from assay_trainer.weights.adapter import adapted_layers, bare, merged_layers, publish_adapter
 from assay_trainer.weights.folder import publish_policy
 from tests.support.architectures import SIZES, publish_random, random_model
 from tests.unit.trainer.learner.network.test_adapters import CPU, logprobs
@@ -65,6 +66,9 @@ def test_the_published_network_is_the_one_that_peft_merges(
         assert torch.allclose(logprobs(model), found, atol=1e-5)
     publish_policy(model, tokenizer, tmp_path / "merged")
     assert torch.allclose(logprobs(load_policy(tmp_path / "merged")[0]), found, atol=1e-5)
+    publish_adapter(model, tmp_path / "adapter", "digest")
+    merge(tmp_path / "base", tmp_path / "adapter", tmp_path / "served")
+    assert torch.allclose(logprobs(load_policy(tmp_path / "served")[0]), found, atol=1e-5)
     assert torch.allclose(logprobs(wrapped.merge_and_unload()), found, atol=1e-5)
 
 

@@ -168,7 +168,7 @@ def lead(policy: Path) -> None:
     updater = make_updater(load_policy(policy)[0], make_config(), ranks)
     packs = pack_rows(rows(make_groups()), updater.objective, 20)
     facts = updater.apply(1, updater.backward(packs))
-    ranks.send([None, None])
+    ranks.end()
     found = [facts.gradient.grad_norm, facts.recomputed_layers]
     policy.with_name("found.json").write_text(json.dumps(found))
 
