@@ -295,11 +295,11 @@ def _first_measured(until: PassRateConfig) -> int:
 
 def _dropout(config: RunConfig) -> Found:
     lora = config.policy.lora
-    if lora is not None and lora.dropout and config.sft is None and config.dpo is None:
+    if lora is not None and lora.dropout and config.sft is None:
         yield InertSwitch(
             "policy.lora.dropout",
-            "dropout does nothing: there is no sft or dpo, and GRPO takes none",
-            "add sft or dpo",
+            "dropout does nothing: there is no sft, and DPO and GRPO take none",
+            "add sft",
         )
 
 

@@ -209,7 +209,7 @@ INERT = {
     "dropout without given rows": (
         ("policy={folder: a, lora: {dropout: 0.1}}", "sft=null"),
         "policy.lora.dropout",
-        "GRPO takes none",
+        "DPO and GRPO take none",
         ("sft={steps: 1}",),
     ),
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 from jinja2 import TemplateError
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from assay_shared.errors import DatasetError
+from assay_shared.errors import ConfigError, DatasetError
 from assay_shared.text.first_token import with_first_token
 from assay_shared.types import Message, PromptFormat, Task
 
@@ -46,20 +46,31 @@ def answer_end_id(prompt_format: PromptFormat, tokenizer: PreTrainedTokenizerBas
     """Return the id that a taught answer ends with.
 
     In a chat it is the one that the template writes behind a reply, such as `<end_of_turn>`, if
-    engines stop at it; else, and behind a raw prompt, the tokenizer's own end.
+    engines stop at it; else, and behind a raw prompt, the tokenizer's own end, or the model's.
+
+    Raises:
+        ConfigError: neither the tokenizer nor the model's files name an end.
     """
-    own = int(tokenizer.eos_token_id)
+    own, name = tokenizer.eos_token_id, tokenizer.name_or_path
+    ends = set(end_ids(Path(name))) if name else set()
+    if own is not None:
+        ends.add(int(own))
+    if not ends:
+        raise ConfigError(
+            "the policy's tokenizer has no token that ends an answer",
+            field="policy",
+            hint="name eos_token in its tokenizer_config.json",
+        )
+    last = min(ends) if own is None else int(own)
     if prompt_format is PromptFormat.RAW:
-        return own
+        return last
     chat = [{"role": "user", "content": "question"}, {"role": "assistant", "content": _REPLY}]
     try:
         text = str(tokenizer.apply_chat_template(chat, tokenize=False))
     except TemplateError:
-        return own
-    name = tokenizer.name_or_path
-    ends = {own, *(end_ids(Path(name)) if name else ())}
+        return last
     behind = tokenizer.encode(text.rpartition(_REPLY)[2], add_special_tokens=False)
-    return next((one for one in behind if one in ends), own)
+    return next((one for one in behind if one in ends), last)
 
 
 def answered_token_ids(

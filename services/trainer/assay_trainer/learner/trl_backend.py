@@ -100,7 +100,7 @@ def _padding(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> PreT
     if pad is not None and pad < size:
         return tokenizer
     found = deepcopy(tokenizer)
-    found.pad_token = found.eos_token
+    found.pad_token = found.eos_token or found.convert_ids_to_tokens(0)
     return found
 
 

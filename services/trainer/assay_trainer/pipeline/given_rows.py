@@ -79,7 +79,7 @@ def run_dpo(
         run.record("dpo_measured", **measured.model_dump(mode="json"))
 
     def train() -> Policy:
-        trained = adapted(run, policy, dropout=True)
+        trained = adapted(run, policy)
         train_dpo(
             *trained,
             [own for _, own in rows],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from assay_shared.errors import DatasetError
+from assay_shared.errors import ConfigError, DatasetError
 from assay_shared.types import Message, PromptFormat
 from assay_trainer.data.tokenization import answered_token_ids, prompt_token_ids
 from assay_trainer.learner.network.model import create_policy, load_policy, train_tokenizer
@@ -98,3 +98,18 @@ def test_replies_of_a_history_are_learnt_with_the_end_of_their_template(tmp_path
     ids, is_learnt = answered_token_ids(task, "9", tokenizer, with_history=True)
     marked = [token_id for token_id, one in zip(ids, is_learnt, strict=True) if one]
     assert tokenizer.convert_ids_to_tokens(marked) == ["4", "<|user|>", "9", "<|user|>"]
+
+
+def test_without_an_end_of_its_tokenizer_the_model_names_one(tmp_path: Path) -> None:
+    tokenizer = with_turn_end(tmp_path / "policy", "<|end|>")
+    tokenizer.eos_token = None
+    for prompt_format in PromptFormat:
+        ids, _ = answered_token_ids(make_task(prompt_format=prompt_format), "4", tokenizer)
+        assert tokenizer.decode(ids[-1]) == "<|end|>"
+
+
+def test_a_policy_without_any_end_teaches_no_answer() -> None:
+    tokenizer = train_tokenizer(TEXTS, 320)
+    tokenizer.eos_token = None
+    with pytest.raises(ConfigError, match="no token that ends an answer"):
+        answered_token_ids(make_task(), "4", tokenizer)

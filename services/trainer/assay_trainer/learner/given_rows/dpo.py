@@ -20,6 +20,7 @@ from assay_trainer.events import DPOMeasured, DPOStep
 from assay_trainer.learner.given_rows.callbacks import StageAttempt, step_facts
 from assay_trainer.learner.given_rows.training_rows import PairIds, num_updates
 from assay_trainer.learner.network.context import context_of
+from assay_trainer.learner.network.dropout import remove_dropout
 
 _CONFIDENCE = 0.95
 
@@ -67,7 +68,7 @@ def train_dpo(
     on_measured: Callable[[DPOMeasured], None],
     held_out: Sequence[PairIds] = (),
 ) -> None:
-    """Train `model` in place. The pairs of `held_out` are only measured, before and after.
+    """Train `model` in place, without dropout. The pairs of `held_out` are only measured.
 
     `model` is the policy at the stage's start, also on a resume: the rewards refer to it.
 
@@ -90,6 +91,7 @@ def train_dpo(
         )
 
     num_steps = num_updates(config, len(pairs))
+    remove_dropout(model)
     with configuration_kept(model):
         trainer = make_dpo_trainer(model, tokenizer, pairs, config, attempt, num_steps, report)
         before = answer_logprobs(trainer, held_out)

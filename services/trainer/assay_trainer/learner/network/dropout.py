@@ -1,13 +1,15 @@
-"""GRPO trains without dropout and other noise.
+"""GRPO and DPO train without dropout and other noise.
 
-Sampled log-probabilities come from a network without noise. With it, the ratio of both would not be
-1 on policy, and recomputed activations would be others.
+Sampled log-probabilities, and those of a reference, come from a network without noise. With it, the
+ratio to them would not be 1 at the start, and recomputed activations would be others.
 """
 
 from copy import copy
 
 import torch
 from transformers import PreTrainedModel
+
+from assay_trainer.weights.adapter import bare
 
 #: A mixture of experts multiplies the inputs of its router by noise of this width.
 _JITTER = ("jitter_noise", "router_jitter_noise")
@@ -18,14 +20,15 @@ def remove_dropout(model: PreTrainedModel) -> None:
 
     `model.config` stays as it is, since it is published; its readers get a copy without dropout.
     """
-    for module in model.modules():
+    network = bare(model)
+    for module in network.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
         _clear(module)
-    quiet = copy(model.config)
+    quiet = copy(network.config)
     if _clear(quiet):
-        for module in model.modules():
-            if module is not model and getattr(module, "config", None) is model.config:
+        for module in network.modules():
+            if module is not network and getattr(module, "config", None) is network.config:
                 vars(module)["config"] = quiet
 
 

@@ -1,5 +1,6 @@
 """DPO on tiny policies: its loss, what it learns, and its resumption."""
 
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -51,15 +52,27 @@ def pairs_of(rows: list[Preference]) -> list[PairIds]:
     return [one for one in found if one is not None]
 
 
+def noisy_policy() -> PreTrainedModel:
+    """Return a policy whose configuration asks for dropout."""
+    model = create_policy(TINY, TEXTS, 0)[0]
+    model.config.attention_dropout = 0.5
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    return model
+
+
 def train(
     folder: Path,
     pairs: list[PairIds],
     held_out: list[PairIds] | None = None,
     stop_after: int | None = None,
     resume_from: Path | None = None,
+    *,
+    start: PreTrainedModel | None = None,
     **options: Any,
 ) -> tuple[PreTrainedModel, list[DPOStep], list[DPOMeasured]]:
     model, tokenizer = create_policy(TINY, TEXTS, 0)
+    model = start or model
     steps: list[DPOStep] = []
     found: list[DPOMeasured] = []
     stop = Stop()
@@ -122,6 +135,13 @@ def test_the_gradient_is_that_of_the_papers_loss(tmp_path: Path) -> None:
     assert step.grad_norm == pytest.approx(float(norm), rel=1e-4)
     assert step.margin == pytest.approx(0, abs=1e-5)
     assert step.learning_rate == 1e-3
+
+
+def test_the_policy_has_as_little_dropout_as_its_reference(tmp_path: Path) -> None:
+    start = noisy_policy()
+    _, (step,), _ = train(tmp_path, pairs_of(preferences(6)), start=start, steps=1, batch_size=6)
+    assert step.loss == pytest.approx(math.log(2), abs=1e-5)
+    assert start.config.attention_dropout == 0.5, "it is published"
 
 
 def test_a_planted_preference_is_learnt(tmp_path: Path) -> None:

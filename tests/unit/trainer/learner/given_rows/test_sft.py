@@ -1,5 +1,6 @@
 """SFT on tiny policies: its gradient, its measurements, its end and its resumption."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -191,3 +192,11 @@ def test_a_padding_token_beyond_the_embedding_is_not_used(tmp_path: Path) -> Non
     assert tokenizer.pad_token_id >= model.get_input_embeddings().num_embeddings
     assert len(two_updates(model, tokenizer, tmp_path)) == 2
     assert tokenizer.pad_token == "[PAD]"
+
+
+def test_without_padding_and_end_the_first_token_fills_rows(tmp_path: Path) -> None:
+    model, tokenizer = create_policy(TINY, TEXTS, 0)
+    tokenizer.pad_token = tokenizer.eos_token = None
+    tokenizer.name_or_path = str(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": 1}))
+    assert len(two_updates(model, tokenizer, tmp_path / "run")) == 2
