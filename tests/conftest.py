@@ -157,8 +157,11 @@ def sandbox_process() -> Iterator[SandboxProcess]:
         yield process
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
-    """Return once `condition` holds; fail with the name `what` of the condition."""
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 120.0) -> None:
+    """Return once `condition` holds; fail with the name `what` of the condition.
+
+    Without a time that a promise names, give enough for a machine that is five times slower.
+    """
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"

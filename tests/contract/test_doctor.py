@@ -60,7 +60,7 @@ def doctor(mesh: Launcher) -> Doctor:
 
 @pytest.mark.slow
 def test_a_mesh_that_is_well_passes_and_a_fallback_is_said(doctor: Doctor) -> None:
-    wait_until(lambda: doctor()[1]["workers"].status is CheckStatus.OK, "a worker", 60)
+    wait_until(lambda: doctor()[1]["workers"].status is CheckStatus.OK, "a worker", 200)
     code, found = doctor("--min-free-gib", "0")
     assert {name for name, one in found.items() if one.status is not CheckStatus.OK} == {
         "isolation"
@@ -112,7 +112,7 @@ def test_a_service_that_is_down_is_found_and_so_is_what_needs_it(
         assert found["scoring"].status is CheckStatus.FAIL
     finally:
         mesh.start_part("sandbox")
-    wait_until(lambda: doctor()[1]["sandbox"].status is CheckStatus.OK, "the sandbox", 60)
+    wait_until(lambda: doctor()[1]["sandbox"].status is CheckStatus.OK, "the sandbox", 200)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from tests.support.verl_shards import write_shards
 from tests.support.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_python
 
 _QUICK = ("--max-tokens", "8", "--min-stopping", "0", "--device", "cpu")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_killed_command_leaves_no_folder_and_works_again(
     while not (partial / "config.json").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(60)
     assert partial.exists()
     assert not output.exists()
     assert not (partial / "handoff.json").exists()

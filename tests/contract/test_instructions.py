@@ -188,9 +188,9 @@ def test_a_stopped_command_says_so_and_resumes(
         words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     ledger = out / "ledger.jsonl"
-    wait_until(lambda: ledger.exists() and ledger.read_bytes().count(b"\n") >= 6, "replies", 60)
+    wait_until(lambda: ledger.exists() and ledger.read_bytes().count(b"\n") >= 6, "replies", 200)
     process.send_signal(number)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "stopped; the same command continues" in told
     assert "Traceback" not in told

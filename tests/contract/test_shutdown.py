@@ -196,7 +196,7 @@ def test_a_worker_stopped_in_mid_play_loses_no_group(
     with process("worker", "--concurrency", "4", **variables(slow, valkey)) as first:
         for request in requests:
             rollouts.send(request)
-        wait_until(lambda: leases(store, 12) == 4, "four groups in flight", 60)
+        wait_until(lambda: leases(store, 12) == 4, "four groups in flight", 200)
         first.terminate()
         told = time.monotonic()
         wait_until(lambda: first.poll() is not None, "the worker to end", GRACE_S + 10)

@@ -101,7 +101,7 @@ def test_an_interrupted_trial_says_so_and_leaves_nothing(tmp_path: Path) -> None
             time.sleep(0.1)
         time.sleep(1.0)
         process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=60)[1]
+        told = process.communicate(timeout=200)[1]
     finally:
         process.kill()
     assert process.returncode == 130
@@ -129,7 +129,7 @@ def test_bad_paths_are_refused_before_anything_starts(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            timeout=60,
+            timeout=200,
             check=False,
         )
         assert ran.returncode == 2, ran.stderr

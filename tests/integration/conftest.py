@@ -61,7 +61,7 @@ def _served(app: FastAPI) -> Iterator[str]:
     thread.start()
     yield "http://{}:{}".format(*listener.getsockname())
     server.should_exit = True
-    thread.join(timeout=10)
+    thread.join(timeout=60)
 
 
 @pytest.fixture(scope="session")
@@ -131,14 +131,14 @@ class Assay:
             env=self.environment | environment,
         )
 
-    def run(self, *arguments: str, timeout_s: float = 300) -> str:
+    def run(self, *arguments: str, timeout_s: float = 900) -> str:
         """Return the output of a successful command, with the mesh watched meanwhile."""
         process = self.start(*arguments)
         output = self.finish(process, timeout_s)
         assert process.returncode == 0, output
         return output
 
-    def finish(self, process: "subprocess.Popen[str]", timeout_s: float = 300) -> str:
+    def finish(self, process: "subprocess.Popen[str]", timeout_s: float = 900) -> str:
         """Wait for a process, restarting processes killed by it or a test."""
         chunks: list[str] = []
         assert process.stdout is not None
@@ -182,7 +182,7 @@ def warm(assay: Assay, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, .
 def wait_for_event(
     folder: Path,
     kind: str,
-    timeout_s: float = 120,
+    timeout_s: float = 400,
     meanwhile: Callable[[], object] = lambda: None,
     **data: object,
 ) -> Event:

@@ -17,7 +17,6 @@ SHORT = (
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(800)
 def test_pass_at_1_on_held_out_tasks_rises(assay: Assay, tmp_path: Path) -> None:
     start, folder = tmp_path / "start", tmp_path / "run"
     assay.run("train", demo_file(), *SFT_ONLY, "--folder", str(start))

@@ -45,13 +45,13 @@ class Fleet:
         self._processes[name] = spawn(command, log=log, environment=self._environment)
         words = "listening on" if kind == "reward" else "ready."
         seen = log.read_text().count(words) if log.exists() else 0
-        wait_until(lambda: log.read_text().count(words) > seen, f"{name} to be ready", 60)
+        wait_until(lambda: log.read_text().count(words) > seen, f"{name} to be ready", 200)
 
     def replace(self, name: str) -> None:
         """As an orchestrator does: ask it to end, wait, start the next."""
         process = self._processes[name]
         os.kill(process.pid, signal.SIGTERM)
-        wait_until(lambda: process.poll() is not None, f"{name} to end", 30)
+        wait_until(lambda: process.poll() is not None, f"{name} to end", 100)
         assert process.returncode in (0, -signal.SIGTERM), last_lines(
             self._folder / f"{name}.log", 5
         )

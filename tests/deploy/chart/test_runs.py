@@ -180,7 +180,7 @@ class Pod:
         """Start it, and kill it as soon as it has its folder."""
         process = self.start()
         try:
-            wait_until((self.folder / "config.json").exists, "the run to begin", 60)
+            wait_until((self.folder / "config.json").exists, "the run to begin")
         finally:
             process.kill()
             process.communicate()

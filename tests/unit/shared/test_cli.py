@@ -14,7 +14,7 @@ def assay(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         [sys.executable, "-m", "assay_shared.cli", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         env=os.environ | environment,
     )
 
@@ -84,7 +84,9 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
         "def fill(): Path('/dev/full').write_text('x')\n"
         "cli.app = lambda **_: fill()\ncli.main([])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=200
+    )
     assert shown.returncode == 1
     assert "No space left on device" in one_line_error(shown)
 

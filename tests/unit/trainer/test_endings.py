@@ -155,15 +155,15 @@ def test_a_real_run_is_owned_and_a_signal_before_its_first_stage_stops_it(
     folder = create_run(tmp_path / "run", RunConfig.model_validate(LONG))
     first = start(folder, valkey)
     try:
-        wait_until(is_held(folder), "the run to be held", 20)
+        wait_until(is_held(folder), "the run to be held")
         second = start(folder, valkey)
-        told, _ = second.communicate(timeout=20)
+        told, _ = second.communicate(timeout=120)
         assert second.returncode == 3
         assert f"run run belongs to process {first.pid}" in told
         (info,) = Runs(tmp_path).list()
         assert info.status.state == "running", "as the service shows a command's run"
         first.send_signal(signal.SIGTERM)
-        first.communicate(timeout=60)
+        first.communicate(timeout=200)
     finally:
         first.kill()
     kinds = [event.kind for event in folder.read_events()]
@@ -176,7 +176,7 @@ def test_a_killed_run_is_shown_as_failed_with_its_process(
 ) -> None:
     folder = create_run(tmp_path / "run", RunConfig.model_validate(LONG))
     process = start(folder, valkey)
-    wait_until(lambda: folder.read_status().state == "running", "the run to begin", 20)
+    wait_until(lambda: folder.read_status().state == "running", "the run to begin")
     process.kill()
     process.communicate()
     assert folder.read_status().state == "running", "it could say nothing"

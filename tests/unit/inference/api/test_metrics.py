@@ -65,20 +65,20 @@ def test_demand_without_an_engine_is_counted_until_one_serves_it(
         assert int(refused.headers["retry-after"]) >= 1
         assert wanted(client) == 1
         assert client.get("/v1/weights").status_code == 200
-        wait_until(lambda: wanted(client) == 0, "the refusal to be forgotten", 10)
+        wait_until(lambda: wanted(client) == 0, "the refusal to be forgotten")
 
         policy = PolicyVersion(version=1, digest=checkpoint.digest(folder))
         update = update_of(folder, policy).model_dump(mode="json")
         sent = threads.submit(client.post, "/v1/weights", json=update)
-        wait_until(lambda: wanted(client) == 1, "new weights to ask for an engine", 10)
+        wait_until(lambda: wanted(client) == 1, "new weights to ask for an engine")
         time.sleep(0.2)
         assert not sent.done()
         engines.urls.append(serve(create_app(InferenceSettings(runs=tmp_path))))
         assert sent.result(60).status_code == 200
         assert client.post("/v1/generate", json=ASKED).status_code == 200
-        wait_until(lambda: wanted(client) == 0, "the engine to be idle", 10)
+        wait_until(lambda: wanted(client) == 0, "the engine to be idle")
 
         engines.urls.clear()  # at rest there is none again; the router keeps what it serves
-        wait_until(lambda: client.get("/ready").status_code == 503, "the engine to go", 10)
+        wait_until(lambda: client.get("/ready").status_code == 503, "the engine to go")
         assert client.post("/v1/generate", json=ASKED).status_code == 503
         assert wanted(client) == 1

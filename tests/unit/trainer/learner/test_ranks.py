@@ -102,7 +102,7 @@ def test_two_ranks_do_the_updates_of_one(tmp_path: Path) -> None:
         alone[form] = train(Updater(model, config_of(form)), tmp_path / form / "one")
     leader = (*LEAD, str(policy), str(tmp_path))
     with processes([leader, FOLLOW]) as (first, second):
-        said = first.communicate(timeout=120)[0] + second.communicate(timeout=30)[0]
+        said = first.communicate(timeout=400)[0] + second.communicate(timeout=120)[0]
     assert (first.returncode, second.returncode) == (0, 0), said
     facts = torch.load(tmp_path / "facts.pt", weights_only=False)
     for form, model in models.items():
@@ -158,7 +158,7 @@ def test_no_rank_waits_for_one_that_has_ended(tmp_path: Path, victim: int) -> No
                 break
         began = time.monotonic()
         os.kill(both[victim].pid, signal.SIGKILL)
-        said = both[1 - victim].communicate(timeout=30)[0]
+        said = both[1 - victim].communicate(timeout=120)[0]
     assert time.monotonic() - began < 10
     assert both[1 - victim].returncode not in (0, -signal.SIGKILL)
     assert "of this training has ended" in said

@@ -128,7 +128,7 @@ def test_no_malformed_message_ends_a_worker_and_each_is_kept_with_its_reason(
         make_celery(own_valkey.url).send_task(
             RUN_GROUP_TASK, args=[request("a")], queue=ROLLOUT_QUEUE
         )
-        wait_until(lambda: "a" in store.fetch(["a"]), "the good message to be played", 60)
+        wait_until(lambda: "a" in store.fetch(["a"]), "the good message to be played")
         counts = dead_letters.read_counts(client)
         assert worker.poll() is None, (tmp_path / "worker.log").read_text()
         expected = {reason: len(messages) for reason, messages in POISON.items()}
@@ -141,7 +141,7 @@ def test_no_malformed_message_ends_a_worker_and_each_is_kept_with_its_reason(
                 start = one[:1000].decode(errors="backslashreplace")
                 assert any(letter.content.startswith(start) for letter in letters), start
         assert (first.queue, first.reason, first.num_bytes) == (ROLLOUT_QUEUE, "not_json", 7)
-        wait_until(lambda: client.hlen(UNACKED_KEY) == 0, "nothing to be left unacknowledged", 10)
+        wait_until(lambda: client.hlen(UNACKED_KEY) == 0, "nothing to be left unacknowledged")
         assert client.llen(ROLLOUT_QUEUE) == 0
     shown = subprocess.run(
         [sys.executable, "-m", "assay_shared.cli", "trainer", "dead-letters", "--clear"],

@@ -41,7 +41,7 @@ def start(runs: Runs, *names: str) -> list[tuple[str, int | None]]:
 
 def end(runs: Runs, name: str) -> None:
     runs.stop(name)
-    wait_until(lambda: name not in runs.running(), f"{name} to end", 10)
+    wait_until(lambda: name not in runs.running(), f"{name} to end")
 
 
 def test_runs_beyond_the_limit_wait_in_order_and_say_where(runs: Runs, tmp_path: Path) -> None:

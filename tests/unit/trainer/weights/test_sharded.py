@@ -104,7 +104,7 @@ def test_two_ranks_publish_what_one_does_and_gather_a_bucket_at_a_time(
     made, tokenizer = create_policy(TINY.model_copy(update=SIZES), TEXTS, seed=0)
     publish_policy(made.bfloat16(), tokenizer, policy)
     with processes([(*LEAD, str(policy), str(tmp_path)), FOLLOW]) as both:
-        said = [one.communicate(timeout=200)[0] for one in both]
+        said = [one.communicate(timeout=400)[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], said
     found = torch.load(tmp_path / "found.pt", weights_only=False)
     alone, _ = load_policy(policy)

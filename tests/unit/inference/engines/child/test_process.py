@@ -40,7 +40,7 @@ def start(parent: Path, code: str) -> ServerProcess:
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log[:20])
 def test_the_cause_is_what_was_raised_first(tmp_path: Path, log: str) -> None:
     process = start(tmp_path, f"print({log!r}, end='', flush=True); raise SystemExit(3)")
-    wait_until(lambda: not process.is_running(), "its end", 20)
+    wait_until(lambda: not process.is_running(), "its end")
     assert process.last_words() == LOGS[log]
     process.kill()
 
@@ -49,7 +49,7 @@ def test_the_log_of_one_that_ended_by_itself_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = start(tmp_path, f"print({WORKER_FAILS!r}); raise SystemExit(3)")
-    wait_until(lambda: not process.is_running(), "its end", 20)
+    wait_until(lambda: not process.is_running(), "its end")
     process.kill()
     assert "raise ValueError(" in caplog.text
     assert not list(tmp_path.iterdir())
@@ -61,7 +61,7 @@ def test_one_that_was_ended_leaves_nothing(
 ) -> None:
     caplog.set_level(logging.WARNING)
     process = start(tmp_path, "import time\nprint('up', flush=True)\ntime.sleep(60)")
-    wait_until(lambda: process.last_words() == "up", "its start", 20)
+    wait_until(lambda: process.last_words() == "up", "its start")
     process.end(grace_s)
     assert not process.is_running()
     assert caplog.text == ""

@@ -257,7 +257,7 @@ def lead(folder: Path, output: Path) -> None:
 def test_two_ranks_train_the_adapter_of_one(folder: Path, tmp_path: Path) -> None:
     leader = (sys.executable, "-m", __name__, str(folder), str(tmp_path))
     with processes([leader, FOLLOW]) as (first, second):
-        said = first.communicate(timeout=120)[0] + second.communicate(timeout=30)[0]
+        said = first.communicate(timeout=400)[0] + second.communicate(timeout=120)[0]
     assert (first.returncode, second.returncode) == (0, 0), said
     found, shares = torch.load(tmp_path / "found.pt")
     model, updater = trained(folder, **ON_RANKS)

@@ -180,7 +180,7 @@ def test_the_rank_with_the_least_memory_decides_for_all(tmp_path: Path) -> None:
     command = (sys.executable, "-m", __name__)
     both = [(*command, role, str(tmp_path / "policy")) for role in FREE]
     with processes(both) as (first, second):
-        said = first.communicate(timeout=120)[0] + second.communicate(timeout=30)[0]
+        said = first.communicate(timeout=400)[0] + second.communicate(timeout=120)[0]
     assert (first.returncode, second.returncode) == (0, 0), said
     norm, num_twice = json.loads((tmp_path / "found.json").read_text())
     assert num_twice == NUM_LAYERS
