@@ -288,7 +288,7 @@ def _numbers(gpus: str | None) -> list[int]:
     from assay_shared.errors import ConfigError
 
     try:
-        numbers = [int(one) for one in gpus.split(",")] if gpus else []
+        numbers = [] if gpus is None else [int(one) for one in gpus.split(",")]
     except ValueError:
         numbers = [-1]
     if len(set(numbers)) < len(numbers) or min(numbers, default=0) < 0:

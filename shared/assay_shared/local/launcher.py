@@ -36,6 +36,7 @@ from assay_shared.local.listeners import (
     open_listeners,
     url_of,
 )
+from assay_shared.runs.run_lock import held
 from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_shared.runtime.temporary_folder import TemporaryFolder
 from assay_shared.service.server import bind
@@ -55,6 +56,7 @@ _RESTART_WINDOW_S = 120.0
 #: Restarts that `crash_part` leaves for other crashes.
 _SPARE_RESTARTS = 1
 _CLI = (sys.executable, "-m", "assay_shared.cli")
+_LOGS = "logs"
 
 
 class LaunchFailed(InfrastructureError):
@@ -103,7 +105,7 @@ class Launcher:
                 Redis does not answer.
         """
         self.home = home.resolve()
-        self.logs = self.home / "logs"
+        self.logs = self.home / _LOGS
         given = _given_redis() if usual_ports else {}
         listeners = _listeners(services, on_port_taken, usual_ports=usual_ports)
         # A socket's path may have at most 107 characters; a path under `home` could be longer.
@@ -343,18 +345,26 @@ def running_services(
     on_ready: Callable[[str, str], None] = lambda name, url: None,
     on_port_taken: Callable[[str], None] = _log.info,
 ) -> Iterator[Launcher]:
-    """Run a mesh within the block, and yield its launcher."""
-    mesh = Launcher(
-        home,
-        num_workers=num_workers,
-        usual_ports=usual_ports,
-        services=services,
-        num_inference_replicas=num_inference_replicas,
-        settings=settings,
-        on_port_taken=on_port_taken,
-    )
-    try:
-        mesh.start(on_ready)
-        yield mesh
-    finally:
-        mesh.stop()
+    """Run a mesh within the block, and yield its launcher.
+
+    Raises:
+        Conflict: another process runs a mesh in `home`.
+        ConfigError: see `Launcher`.
+    """
+    logs = home.resolve() / _LOGS
+    logs.mkdir(parents=True, exist_ok=True)
+    with held(logs, f"the folder {logs.parent} with its services"):
+        mesh = Launcher(
+            home,
+            num_workers=num_workers,
+            usual_ports=usual_ports,
+            services=services,
+            num_inference_replicas=num_inference_replicas,
+            settings=settings,
+            on_port_taken=on_port_taken,
+        )
+        try:
+            mesh.start(on_ready)
+            yield mesh
+        finally:
+            mesh.stop()

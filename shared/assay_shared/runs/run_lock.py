@@ -1,4 +1,4 @@
-"""The lock of a run folder: at most one process trains a run, and others can read its name.
+"""The lock of a folder: at most one process trains a run, and others can read its name.
 
 `.lock` holds the owner's name as JSON. The kernel releases the lock when its process ends for any
 reason, so a name in an unlocked file has no meaning.
@@ -49,18 +49,20 @@ class Owner(BaseModel):
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[Owner]:
+def held(folder: Path, called: str | None = None) -> Iterator[Owner]:
     """Hold the run in `folder` within the block; yield this process as its owner.
 
+    A folder of something else is `called` by another name than its run's.
+
     Raises:
-        Conflict: another process holds the run; the message names it.
+        Conflict: another process holds it; the message names that process.
     """
     fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _take(fd):
             owner = _read(fd) or "another process"
             raise Conflict(
-                f"run {folder.name} belongs to {owner}",
+                f"{called or f'run {folder.name}'} belongs to {owner}",
                 hint="wait until it ends, or stop it; two owners would overwrite each other's work",
             )
         owner = Owner.this_process()

@@ -71,6 +71,14 @@ except ConfigError as error:
     assert done.stdout == "grpo.stepz: unknown key in demo.yaml (did you mean steps?) False\n"
 
 
+@pytest.mark.parametrize("given", ["", "0,0"])
+def test_what_is_no_list_of_gpus_is_refused(given: str) -> None:
+    command = [sys.executable, "-m", "assay_shared.cli", "train", str(DEMO), "--gpus", given]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 2
+    assert f"--gpus: {given!r} is not a list of GPUs such as 0,1" in done.stderr
+
+
 def test_runs_of_one_second_have_names_that_differ(
     tmp_path: Path, valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

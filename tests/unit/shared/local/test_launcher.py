@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from assay_shared.errors import ConfigError, Conflict, NotFound
-from assay_shared.local.launcher import Launcher
+from assay_shared.local.launcher import Launcher, running_services
+from assay_shared.runs.run_lock import held
 from tests.support.valkey import TestValkey
 
 
@@ -47,6 +48,16 @@ def test_a_given_redis_stands_in_for_valkey(
             assert ("valkey" in [part.name for part in mesh._parts]) is not in_use
         finally:
             mesh.stop()
+
+
+def test_a_folder_has_the_services_of_one_process(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    with (
+        held(tmp_path / "logs"),
+        pytest.raises(Conflict, match=r"with its services belongs to process \d+ on "),
+        running_services(tmp_path, num_workers=1),
+    ):
+        pytest.fail("they started")
 
 
 def test_a_given_redis_that_is_gone_is_refused(
