@@ -49,6 +49,7 @@ def follow() -> None:
                 getattr(updater, method)(*arguments)
     if updater is not None:
         updater.finish()
+    ranks.leave()
 
 
 def _begin(ranks: Ranks, folder: Path, config: GRPOConfig, recipe: AdapterRecipe | None) -> Updater:

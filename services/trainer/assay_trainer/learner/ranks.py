@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from assay_shared.errors import ConfigError, Unreachable
+from assay_trainer.learner.rank_watch import LOST, Meeting, RankWatch, meet
 
 #: A follower waits for rank 0 while rollouts are drawn and policies are evaluated.
 _LONGEST_WAIT = timedelta(days=7)
@@ -45,12 +46,15 @@ class Ranks:
         if on_gpu:
             torch.cuda.set_device(self.device)
         self._group: dist.ProcessGroup | None = None
+        self._watch: RankWatch | None = None
         #: For the threads that write checkpoints; None for a process alone.
         self.writing_group: dist.ProcessGroup | None = None
         if self.size > 1:
             dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
             self._group = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
             self.writing_group = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
+            host = os.environ["MASTER_ADDR"]
+            self._watch = RankWatch(meet(self.rank, self.size, host, self._told))
             for name in _ENVIRONMENT:
                 os.environ.pop(name, None)
         elif on_gpu and not dist.is_initialized():
@@ -93,10 +97,16 @@ class Ranks:
             Unreachable: a rank has ended.
         """
         if self._group is not None:
+            self.leave()
             self.send([None] * self.size)
             for group in (self._group, self.writing_group):
                 dist.destroy_process_group(group)
             self._group = self.writing_group = None
+
+    def leave(self) -> None:
+        """Let the others end from now on; each rank calls this before the end of its process."""
+        if self._watch is not None:
+            self._watch.close()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -106,15 +116,23 @@ class Ranks:
             Unreachable: a rank has ended.
         """
         try:
-            yield
+            with nullcontext() if self._watch is None else self._watch.inside():
+                yield
         except RuntimeError as error:
             if self.size == 1 or not _is_loss(error):
                 raise
             raise Unreachable(
-                f"a process of this training has ended: {error}",
+                f"{LOST}: {error}",
                 service="trainer",
                 hint="its own messages say why; resume the run",
             ) from None
+
+    def _told(self, value: Meeting | None) -> Meeting:
+        """Return what rank 0 gives."""
+        found: list[Any] = [value]
+        dist.broadcast_object_list(found, src=0, group=self._group)
+        meeting: Meeting = found[0]
+        return meeting
 
     def sum(self, value: torch.Tensor) -> torch.Tensor:
         """Return the sum over all ranks; every rank calls this."""

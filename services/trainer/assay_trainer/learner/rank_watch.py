@@ -1,0 +1,166 @@
+"""Notices that another process of a training has ended, even where gloo or NCCL waits for it.
+
+If a process is killed, an operation of the others usually fails at once. But gloo can miss the end
+of a connection, and NCCL's kernels wait for a killed process of the same machine: for ten minutes,
+half an hour, or days. So rank 0 has a connection with each other rank, and the kernel closes it
+with the process.
+"""
+
+import os
+import secrets
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from assay_shared.errors import Unreachable
+
+LOST = "a process of this training has ended"
+_CONNECT_S = 60.0
+#: Seconds for an operation in which a rank was lost to fail; then this process ends.
+_GRACE_S = 30.0
+_PAUSE_S = 0.2
+_TOKEN_BYTES = 32
+_GOODBYE = b"."
+#: Of an idle connection, so that the end of a whole machine is noticed within a minute.
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+
+#: The port and the token of rank 0's listener.
+Meeting = tuple[int, bytes]
+
+
+def meet(
+    rank: int, size: int, host: str, told: Callable[[Meeting | None], Meeting]
+) -> list[socket.socket]:
+    """Return this rank's connections: rank 0's with each other rank, another's with rank 0.
+
+    Args:
+        host: where rank 0 runs.
+        told: returns to every rank what rank 0 gives.
+
+    Raises:
+        Unreachable: a rank did not come within a minute.
+    """
+    try:
+        if rank > 0:
+            return [_called(host, *told(None))]
+        with _listener(size) as listener:
+            token = secrets.token_bytes(_TOKEN_BYTES)
+            told((listener.getsockname()[1], token))
+            return _received(listener, token, size - 1)
+    except OSError as error:
+        raise Unreachable(
+            f"the processes of this training do not reach each other: {error}", service="trainer"
+        ) from None
+
+
+def _listener(backlog: int) -> socket.socket:
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    return socket.create_server(("", 0), family=family, backlog=backlog, dualstack_ipv6=both)
+
+
+def _called(host: str, port: int, token: bytes) -> socket.socket:
+    peer = socket.create_connection((host, port), timeout=_CONNECT_S)
+    peer.sendall(token)
+    return peer
+
+
+def _received(listener: socket.socket, token: bytes, number: int) -> list[socket.socket]:
+    """Return the connections that begin with the token; others are closed."""
+    found: list[socket.socket] = []
+    deadline = time.monotonic() + _CONNECT_S
+    while len(found) < number:
+        listener.settimeout(max(0.0, deadline - time.monotonic()) or _PAUSE_S)
+        peer, _ = listener.accept()
+        peer.settimeout(_CONNECT_S)
+        with suppress(OSError):
+            said = peer.recv(_TOKEN_BYTES, socket.MSG_WAITALL)
+            if secrets.compare_digest(said, token):
+                found.append(peer)
+                continue
+        peer.close()
+    return found
+
+
+class RankWatch:
+    """A thread that waits for the end of other ranks' processes."""
+
+    def __init__(self, peers: Sequence[socket.socket]) -> None:
+        self._peers = list(peers)
+        self._lock = threading.Lock()
+        self._num_inside = 0
+        self._is_lost = self._is_over = False
+        for peer in self._peers:
+            peer.settimeout(None)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEP_ALIVE.items():
+                if hasattr(socket, name):
+                    peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        threading.Thread(target=self._watch, name="rank-watch", daemon=True).start()
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Count the block as an operation in which this process may wait for the others.
+
+        Raises:
+            Unreachable: a rank has ended before.
+        """
+        if self._is_lost:
+            raise Unreachable(LOST, service="trainer", hint="resume the run")
+        with self._lock:
+            self._num_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._num_inside -= 1
+
+    def close(self) -> None:
+        """End the watch; the other ranks may end from now on, and so may this one."""
+        self._is_over = True
+        for peer in self._peers:
+            with suppress(OSError):
+                peer.sendall(_GOODBYE)
+                peer.shutdown(socket.SHUT_WR)
+
+    def _watch(self) -> None:
+        try:
+            if not self._all_said_goodbye():
+                self._lose()
+        finally:
+            for peer in self._peers:
+                peer.close()
+
+    def _all_said_goodbye(self) -> bool:
+        """Wait for the last word of each rank; return False once one ends without it."""
+        with selectors.DefaultSelector() as selector:
+            for peer in self._peers:
+                selector.register(peer, selectors.EVENT_READ, data=peer)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    if not _said_goodbye(key.data):
+                        return False
+                    selector.unregister(key.data)
+        return True
+
+    def _lose(self) -> None:
+        """Let the operations in flight fail; end this process if one does not."""
+        self._is_lost = not self._is_over
+        deadline = time.monotonic() + _GRACE_S
+        while not self._is_over:
+            if self._num_inside and time.monotonic() > deadline:
+                sys.stderr.write(f"error: {LOST}, and this one waits for it; resume the run\n")
+                sys.stderr.flush()
+                os._exit(1)
+            time.sleep(_PAUSE_S)
+
+
+def _said_goodbye(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1) == _GOODBYE
+    except OSError:
+        return False

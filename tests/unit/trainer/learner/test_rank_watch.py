@@ -1,0 +1,97 @@
+"""The end of another rank's process is noticed, whatever an operation is waiting for."""
+
+import queue
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from assay_shared.errors import Unreachable
+from assay_trainer.learner import rank_watch
+from assay_trainer.learner.rank_watch import Meeting, RankWatch, meet
+from tests.conftest import wait_until
+
+HOST = "127.0.0.1"
+
+
+def met(size: int, *, strangers: int = 0) -> list[list[socket.socket]]:
+    """Return the connections of each rank."""
+    meetings: queue.Queue[Meeting] = queue.Queue()
+
+    def told(given: Meeting | None) -> Meeting:
+        if given is None:
+            return meetings.get(timeout=60)
+        for _ in range(strangers):
+            with socket.create_connection((HOST, given[0])) as stranger:
+                stranger.sendall(b"x" * 32)
+        for _ in range(size - 1):
+            meetings.put(given)
+        return given
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(lambda rank: meet(rank, size, HOST, told), range(size)))
+
+
+def is_lost(watch: RankWatch) -> bool:
+    with suppress(Unreachable), watch.inside():
+        return False
+    return True
+
+
+def test_each_rank_meets_the_first_and_a_stranger_meets_none() -> None:
+    first, *others = met(4, strangers=2)
+    assert len(first) == 3
+    assert all(len(one) == 1 for one in others)
+    for number, (peer,) in enumerate(others):
+        peer.sendall(bytes([number]))
+    assert sorted(peer.recv(1)[0] for peer in first) == [0, 1, 2]
+    for peer in (*first, *(one[0] for one in others)):
+        peer.close()
+
+
+def test_the_next_operation_is_refused_once_a_rank_is_lost() -> None:
+    first, (second,), (third,) = met(3)
+    watch = RankWatch(first)
+    assert not is_lost(watch)
+    second.close()
+    wait_until(lambda: is_lost(watch), "the loss to be noticed")
+    with pytest.raises(Unreachable, match="a process of this training has ended"), watch.inside():
+        pytest.fail("it began")
+    watch.close()
+    third.close()
+
+
+def test_a_rank_that_says_goodbye_is_not_lost() -> None:
+    (of_second,), (of_first,) = met(2)
+    first, second = RankWatch([of_second]), RankWatch([of_first])
+    first.close()
+    second.close()
+    time.sleep(0.5)
+    assert not is_lost(first)
+    assert not is_lost(second)
+
+
+WAITS = """
+import time
+from assay_trainer.learner import rank_watch
+from tests.unit.trainer.learner.test_rank_watch import met
+
+rank_watch._GRACE_S = 0.5
+(of_second,), (of_first,) = met(2)
+watch = rank_watch.RankWatch([of_second])
+with watch.inside():
+    of_first.close()
+    time.sleep(60)
+"""
+
+
+def test_a_process_that_waits_for_a_lost_rank_ends() -> None:
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"error: {rank_watch.LOST}, and this one waits for it; resume the run" in done.stderr
+    assert time.monotonic() - began < 50
