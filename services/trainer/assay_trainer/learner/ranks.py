@@ -128,7 +128,7 @@ class Ranks:
             ) from None
 
     def _told(self, value: Meeting | None) -> Meeting:
-        """Return what rank 0 gives."""
+        """Return the meeting of rank 0."""
         found: list[Any] = [value]
         dist.broadcast_object_list(found, src=0, group=self._group)
         meeting: Meeting = found[0]
