@@ -1,9 +1,8 @@
 """Notices the end of another rank's process, even if gloo or NCCL waits for it.
 
-If a process is killed, an operation of the others usually fails at once. But gloo was
-seen to miss the end of a connection (once in 60 kills on busy processors), and NCCL has a time limit
-of minutes. So rank 0 has a connection with each other rank, and the kernel closes it with the
-process.
+If a process is killed, an operation of the others usually fails at once. But gloo was seen to miss
+the end of a connection (once in 60 kills on busy processors), and NCCL has a time limit of minutes.
+So rank 0 has a connection with each other rank, and the kernel closes it with the process.
 """
 
 import os
