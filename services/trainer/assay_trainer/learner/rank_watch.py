@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from assay_shared.errors import Unreachable
 
 LOST = "a process of this training has ended"
-_CONNECT_S = 60.0
+_CONNECT_S, _TOKEN_S = 60.0, 5.0
 #: Seconds for the operations in flight to fail after a loss; then this process ends.
 _GRACE_S = 30.0
 _PAUSE_S = 0.2
@@ -73,9 +73,12 @@ def _received(listener: socket.socket, token: bytes, number: int) -> list[socket
     found: list[socket.socket] = []
     deadline = time.monotonic() + _CONNECT_S
     while len(found) < number:
-        listener.settimeout(max(0.0, deadline - time.monotonic()) or _PAUSE_S)
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"{number - len(found)} did not come within {_CONNECT_S:.0f} s")
+        listener.settimeout(left_s)
         peer, _ = listener.accept()
-        peer.settimeout(_CONNECT_S)
+        peer.settimeout(_TOKEN_S)
         with suppress(OSError):
             said = peer.recv(_TOKEN_BYTES, socket.MSG_WAITALL)
             if secrets.compare_digest(said, token):
