@@ -56,7 +56,8 @@ _RESTART_WINDOW_S = 120.0
 #: Restarts that `crash_part` leaves for other crashes.
 _SPARE_RESTARTS = 1
 _CLI = (sys.executable, "-m", "assay_shared.cli")
-_LOGS = "logs"
+#: No run's: a run may have the same folder.
+_LOCK = "services.lock"
 
 
 class LaunchFailed(InfrastructureError):
@@ -105,7 +106,7 @@ class Launcher:
                 Redis does not answer.
         """
         self.home = home.resolve()
-        self.logs = self.home / _LOGS
+        self.logs = self.home / "logs"
         given = _given_redis() if usual_ports else {}
         listeners = _listeners(services, on_port_taken, usual_ports=usual_ports)
         # A socket's path may have at most 107 characters; a path under `home` could be longer.
@@ -351,9 +352,9 @@ def running_services(
         Conflict: another process runs a mesh in `home`.
         ConfigError: see `Launcher`.
     """
-    logs = home.resolve() / _LOGS
-    logs.mkdir(parents=True, exist_ok=True)
-    with held(logs, f"the folder {logs.parent} with its services"):
+    home = home.resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    with held(home, f"the folder {home} with its services", _LOCK):
         mesh = Launcher(
             home,
             num_workers=num_workers,

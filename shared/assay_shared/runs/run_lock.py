@@ -49,15 +49,15 @@ class Owner(BaseModel):
 
 
 @contextmanager
-def held(folder: Path, called: str | None = None) -> Iterator[Owner]:
+def held(folder: Path, called: str | None = None, lock: str = LOCK) -> Iterator[Owner]:
     """Hold the run in `folder` within the block; yield this process as its owner.
 
-    A folder of something else is `called` by another name than its run's.
+    A folder of something else has another `lock`, and is `called` by another name than a run's.
 
     Raises:
         Conflict: another process holds it; the message names that process.
     """
-    fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    fd = os.open(folder / lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _take(fd):
             owner = _read(fd) or "another process"

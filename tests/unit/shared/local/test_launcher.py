@@ -51,9 +51,8 @@ def test_a_given_redis_stands_in_for_valkey(
 
 
 def test_a_folder_has_the_services_of_one_process(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
     with (
-        held(tmp_path / "logs"),
+        held(tmp_path, lock="services.lock"),
         pytest.raises(Conflict, match=r"with its services belongs to process \d+ on "),
         running_services(tmp_path, num_workers=1),
     ):
