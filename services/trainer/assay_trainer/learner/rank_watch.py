@@ -12,17 +12,20 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from assay_shared.errors import Unreachable
 
 LOST = "a process of this training has ended"
-_CONNECT_S, _TOKEN_S = 60.0, 5.0
+_CONNECT_S = 60.0
 #: Seconds for the operations in flight to fail after a loss; then this process ends.
 _GRACE_S = 30.0
 _PAUSE_S = 0.2
 _TOKEN_BYTES = 32
+#: Connections to the listener that have sent nothing yet.
+_MOST_SILENT = 256
 _GOODBYE = b"."
 #: Of an idle connection: the end of a whole machine is noticed within a minute.
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -46,7 +49,7 @@ def meet(
     try:
         if rank > 0:
             return [_called(host, *told(None))]
-        with _listener(size) as listener:
+        with _listener() as listener:
             token = secrets.token_bytes(_TOKEN_BYTES)
             told((listener.getsockname()[1], token))
             return _received(listener, token, size - 1)
@@ -56,10 +59,11 @@ def meet(
         ) from None
 
 
-def _listener(backlog: int) -> socket.socket:
+def _listener() -> socket.socket:
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
-    return socket.create_server(("", 0), family=family, backlog=backlog, dualstack_ipv6=both)
+    most = socket.SOMAXCONN
+    return socket.create_server(("", 0), family=family, backlog=most, dualstack_ipv6=both)
 
 
 def _called(host: str, port: int, token: bytes) -> socket.socket:
@@ -69,23 +73,56 @@ def _called(host: str, port: int, token: bytes) -> socket.socket:
 
 
 def _received(listener: socket.socket, token: bytes, number: int) -> list[socket.socket]:
-    """Return the connections that begin with the token; others are closed."""
+    """Return the connections that begin with the token; others are closed, and delay nobody."""
     found: list[socket.socket] = []
+    silent: deque[socket.socket] = deque()
     deadline = time.monotonic() + _CONNECT_S
-    while len(found) < number:
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError(f"{number - len(found)} did not come within {_CONNECT_S:.0f} s")
-        listener.settimeout(left_s)
-        peer, _ = listener.accept()
-        peer.settimeout(_TOKEN_S)
-        with suppress(OSError):
-            said = peer.recv(_TOKEN_BYTES, socket.MSG_WAITALL)
-            if secrets.compare_digest(said, token):
-                found.append(peer)
-                continue
+    listener.setblocking(False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ, data=listener)
+        while len(found) < number:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError(f"{number - len(found)} did not come within {_CONNECT_S:.0f} s")
+            for key, _ in selector.select(left_s):
+                peer = key.data
+                if peer is listener:
+                    _accept(listener, selector, silent)
+                elif peer in silent:
+                    silent.remove(peer)
+                    selector.unregister(peer)
+                    if _knows(peer, token):
+                        found.append(peer)
+                    else:
+                        peer.close()
+    for peer in silent:
         peer.close()
     return found
+
+
+def _accept(
+    listener: socket.socket, selector: selectors.BaseSelector, silent: deque[socket.socket]
+) -> None:
+    """Take in a connection; of too many that have said nothing, close the oldest."""
+    try:
+        peer, _ = listener.accept()
+    except OSError:
+        return
+    silent.append(peer)
+    selector.register(peer, selectors.EVENT_READ, data=peer)
+    if len(silent) > _MOST_SILENT:
+        oldest = silent.popleft()
+        selector.unregister(oldest)
+        oldest.close()
+
+
+def _knows(peer: socket.socket, token: bytes) -> bool:
+    """Return True if what has come is the token, which is sent as one segment."""
+    peer.setblocking(False)
+    try:
+        return secrets.compare_digest(peer.recv(_TOKEN_BYTES), token)
+    except OSError:
+        return False
 
 
 class RankWatch:

@@ -18,9 +18,10 @@ from tests.conftest import wait_until
 HOST = "127.0.0.1"
 
 
-def met(size: int, *, strangers: int = 0) -> list[list[socket.socket]]:
-    """Return the connections of each rank."""
+def met(size: int, *, strangers: int = 0, silent: int = 0) -> list[list[socket.socket]]:
+    """Return the connections of each rank; the silent strangers stay for as long as they can."""
     meetings: queue.Queue[Meeting] = queue.Queue()
+    staying: list[socket.socket] = []
 
     def told(given: Meeting | None) -> Meeting:
         if given is None:
@@ -28,12 +29,17 @@ def met(size: int, *, strangers: int = 0) -> list[list[socket.socket]]:
         for _ in range(strangers):
             with socket.create_connection((HOST, given[0])) as stranger:
                 stranger.sendall(b"x" * 32)
+        for _ in range(silent):
+            staying.append(socket.create_connection((HOST, given[0])))
         for _ in range(size - 1):
             meetings.put(given)
         return given
 
     with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(lambda rank: meet(rank, size, HOST, told), range(size)))
+        connections = list(pool.map(lambda rank: meet(rank, size, HOST, told), range(size)))
+    for stranger in staying:
+        stranger.close()
+    return connections
 
 
 def is_lost(watch: RankWatch) -> bool:
@@ -50,6 +56,15 @@ def test_each_rank_meets_the_first_and_a_stranger_meets_none() -> None:
         peer.sendall(bytes([number]))
     assert sorted(peer.recv(1)[0] for peer in first) == [0, 1, 2]
     for peer in (*first, *(one[0] for one in others)):
+        peer.close()
+
+
+def test_strangers_that_say_nothing_delay_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_watch, "_MOST_SILENT", 4)
+    began = time.monotonic()
+    connections = met(2, silent=20)
+    assert time.monotonic() - began < 20
+    for (peer,) in connections:
         peer.close()
 
 
