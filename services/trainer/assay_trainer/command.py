@@ -188,6 +188,7 @@ def train(
     # Before anything slow is imported: a second process is refused at once.
     with held(run_folder.path) as owner:
         if run_folder.read_status_or_damage().state == "finished":
+            _end_other_ranks()
             return print(f"run {run_folder.path.name} is finished: {run_folder.path}/report.html")
         record_settings(run_folder, config)
         if resume is not None:
@@ -201,6 +202,15 @@ def _follow_the_first_rank() -> None:
         from assay_trainer.learner import follower
 
         follower.main()
+
+
+def _end_other_ranks() -> None:
+    """Let the processes end that a launcher has started beside this one."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        from assay_trainer.learner.ranks import joined
+
+        with joined():
+            pass
 
 
 def _check_resumed(

@@ -19,7 +19,8 @@ from contextlib import contextmanager, suppress
 from assay_shared.errors import Unreachable
 
 LOST = "a process of this training has ended"
-_CONNECT_S = 60.0
+#: Seconds for all processes of a training to start: they import torch, perhaps from a slow disk.
+MEET_S = 300.0
 #: Seconds for the operations in flight to fail after a loss; then this process ends.
 _GRACE_S = 30.0
 _PAUSE_S = 0.2
@@ -35,16 +36,21 @@ Meeting = tuple[int, bytes]
 
 
 def meet(
-    rank: int, size: int, host: str, told: Callable[[Meeting | None], Meeting]
+    rank: int,
+    size: int,
+    host: str,
+    told: Callable[[Meeting | None], Meeting],
+    check: Callable[[], None],
 ) -> list[socket.socket]:
     """Return this rank's connections: rank 0's with each other rank, another's with rank 0.
 
     Args:
         host: rank 0's.
         told: returns to every rank the meeting of rank 0.
+        check: called by rank 0 as it waits; raises if a rank will never come.
 
     Raises:
-        Unreachable: a rank did not come within a minute.
+        Unreachable: a rank did not come within `MEET_S`.
     """
     try:
         if rank > 0:
@@ -52,7 +58,7 @@ def meet(
         with _listener() as listener:
             token = secrets.token_bytes(_TOKEN_BYTES)
             told((listener.getsockname()[1], token))
-            return _received(listener, token, size - 1)
+            return _received(listener, token, size - 1, check)
     except OSError as error:
         raise Unreachable(
             f"the processes of this training do not reach each other: {error}", service="trainer"
@@ -67,24 +73,26 @@ def _listener() -> socket.socket:
 
 
 def _called(host: str, port: int, token: bytes) -> socket.socket:
-    peer = socket.create_connection((host, port), timeout=_CONNECT_S)
+    peer = socket.create_connection((host, port), timeout=MEET_S)
     peer.sendall(token)
     return peer
 
 
-def _received(listener: socket.socket, token: bytes, number: int) -> list[socket.socket]:
+def _received(
+    listener: socket.socket, token: bytes, number: int, check: Callable[[], None]
+) -> list[socket.socket]:
     """Return the connections that begin with the token; others are closed, and delay nobody."""
     found: list[socket.socket] = []
     silent: deque[socket.socket] = deque()
-    deadline = time.monotonic() + _CONNECT_S
+    deadline = time.monotonic() + MEET_S
     listener.setblocking(False)
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ, data=listener)
         while len(found) < number:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError(f"{number - len(found)} did not come within {_CONNECT_S:.0f} s")
-            for key, _ in selector.select(left_s):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{number - len(found)} did not come within {MEET_S:.0f} s")
+            check()
+            for key, _ in selector.select(_PAUSE_S):
                 peer = key.data
                 if peer is listener:
                     _accept(listener, selector, silent)

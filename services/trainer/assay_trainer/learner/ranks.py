@@ -6,24 +6,27 @@ alone collects rollouts, publishes, evaluates and writes events.
 """
 
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import HashStore, Store, TCPStore
+from torch.distributed.rendezvous import rendezvous
 
 from assay_shared.errors import ConfigError, Unreachable
-from assay_trainer.learner.rank_watch import LOST, Meeting, RankWatch, meet
+from assay_trainer.learner.rank_watch import LOST, MEET_S, Meeting, RankWatch, meet
 
 #: A follower waits for rank 0 while rollouts are drawn and policies are evaluated.
 _LONGEST_WAIT = timedelta(days=7)
 _END_WAIT_S = 30.0
+#: The store's key with rank 0's meeting.
+_MEETING = "assay/meeting"
 #: Words of gloo's errors, which have no type.
 _LOST = ("gloo", "Gloo", "Connection closed by peer", "Connection reset by peer")
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -32,11 +35,19 @@ _ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 class Ranks:
     """This process among those of a training. Alone, every operation is trivial."""
 
-    def __init__(self, *, on_gpu: bool | None = None) -> None:
+    def __init__(
+        self, *, on_gpu: bool | None = None, check: Callable[[], None] = lambda: None
+    ) -> None:
         """Join the processes of this training, as the environment of their launcher says.
 
         `torchrun`, `accelerate launch` and `assay train --gpus` write that environment. It is
         taken away: libraries of other stages would wait for processes that take no part in them.
+
+        Args:
+            check: called while this one waits for the others to come; raises if one never will.
+
+        Raises:
+            Unreachable: the others did not come, or one has ended.
         """
         on_gpu = torch.cuda.is_available() if on_gpu is None else on_gpu
         self.rank = int(os.environ.get("RANK", "0"))
@@ -50,11 +61,12 @@ class Ranks:
         #: For the threads that write checkpoints; None for a process alone.
         self.writing_group: dist.ProcessGroup | None = None
         if self.size > 1:
-            dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
-            self._group = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
-            self.writing_group = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
-            host = os.environ["MASTER_ADDR"]
-            self._watch = RankWatch(meet(self.rank, self.size, host, self._told))
+            store = self._meet(check)
+            with self.together():
+                backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+                dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size)
+                self._group = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
+                self.writing_group = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
             for name in _ENVIRONMENT:
                 os.environ.pop(name, None)
         elif on_gpu and not dist.is_initialized():
@@ -65,6 +77,29 @@ class Ranks:
     def is_sharded(self) -> bool:
         """Return True if the trained weights are shards, which are not what is served."""
         return self.size > 1 or self.device.type == "cuda"
+
+    def _meet(self, check: Callable[[], None]) -> Store:
+        """Return the store of all ranks, once they watch each other."""
+
+        def told(value: Meeting | None) -> Meeting:
+            if value is not None:
+                store.set(_MEETING, f"{value[0]} {value[1].hex()}")
+                return value
+            port, token = store.get(_MEETING).decode().split()
+            return int(port), bytes.fromhex(token)
+
+        try:
+            store: Store = next(rendezvous("env://", timeout=timedelta(seconds=MEET_S)))[0]
+            store.set_timeout(timedelta(seconds=MEET_S))
+            peers = meet(self.rank, self.size, os.environ["MASTER_ADDR"], told, check)
+        except dist.DistError as error:
+            raise Unreachable(
+                f"a process of this training did not start: {error}",
+                service="trainer",
+                hint="its own messages say why",
+            ) from None
+        self._watch = RankWatch(peers)
+        return store
 
     def send(self, messages: Sequence[object]) -> None:
         """Send a message to each rank, by rank; for rank 0.
@@ -127,13 +162,6 @@ class Ranks:
                 hint="its own messages say why; resume the run",
             ) from None
 
-    def _told(self, value: Meeting | None) -> Meeting:
-        """Return the meeting of rank 0."""
-        found: list[Any] = [value]
-        dist.broadcast_object_list(found, src=0, group=self._group)
-        meeting: Meeting = found[0]
-        return meeting
-
     def sum(self, value: torch.Tensor) -> torch.Tensor:
         """Return the sum over all ranks; every rank calls this."""
         if self.size > 1:
@@ -163,9 +191,9 @@ def joined(gpus: Sequence[int] = ()) -> Iterator[Ranks]:
     Raises:
         ConfigError: a GPU is not there.
     """
-    processes = _start_followers(gpus) if gpus else []
+    store, processes = _start_followers(gpus) if gpus else (None, [])
     try:
-        ranks = Ranks()
+        ranks = Ranks(check=partial(_check_running, processes))
         yield ranks
         ranks.end()
     finally:
@@ -174,6 +202,7 @@ def joined(gpus: Sequence[int] = ()) -> Iterator[Ranks]:
                 process.wait(_END_WAIT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+        del store
 
 
 def check_gpus(gpus: Sequence[int]) -> None:
@@ -188,21 +217,32 @@ def check_gpus(gpus: Sequence[int]) -> None:
             raise ConfigError(f"there is no GPU {gpu}: this machine has {number}", field="--gpus")
 
 
-def _start_followers(gpus: Sequence[int]) -> list[subprocess.Popen[bytes]]:
+def _start_followers(gpus: Sequence[int]) -> tuple[Store, list[subprocess.Popen[bytes]]]:
+    """Return the store in which the ranks meet, which ends with the object, and the followers."""
     check_gpus(gpus)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     os.environ |= {
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": str(True),
         "WORLD_SIZE": str(len(gpus)),
         "RANK": "0",
         "LOCAL_RANK": "0",
     }
     command = [sys.executable, "-m", "assay_trainer.learner.follower"]
-    return [
+    return store, [
         subprocess.Popen(command, env=os.environ | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(1, len(gpus))
     ]
+
+
+def _check_running(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Raise Unreachable if a process has ended."""
+    for rank, process in enumerate(processes, start=1):
+        if (code := process.poll()) is not None:
+            raise Unreachable(
+                f"process {rank} of this training ended with code {code} as it started",
+                service="trainer",
+                hint="its own messages say why",
+            )

@@ -18,6 +18,10 @@ from tests.conftest import wait_until
 HOST = "127.0.0.1"
 
 
+def come() -> None:
+    """All processes do."""
+
+
 def met(size: int, *, strangers: int = 0, silent: int = 0) -> list[list[socket.socket]]:
     """Return the connections of each rank; the silent strangers stay for as long as they can."""
     meetings: queue.Queue[Meeting] = queue.Queue()
@@ -36,7 +40,7 @@ def met(size: int, *, strangers: int = 0, silent: int = 0) -> list[list[socket.s
         return given
 
     with ThreadPoolExecutor(size) as pool:
-        connections = list(pool.map(lambda rank: meet(rank, size, HOST, told), range(size)))
+        connections = list(pool.map(lambda rank: meet(rank, size, HOST, told, come), range(size)))
     for stranger in staying:
         stranger.close()
     return connections
@@ -66,6 +70,16 @@ def test_strangers_that_say_nothing_delay_no_rank(monkeypatch: pytest.MonkeyPatc
     assert time.monotonic() - began < 20
     for (peer,) in connections:
         peer.close()
+
+
+def test_a_rank_that_will_never_come_ends_the_wait_for_it() -> None:
+    def check() -> None:
+        raise Unreachable("process 1 ended with code 1", service="trainer")
+
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match="process 1 ended with code 1"):
+        meet(0, 2, HOST, lambda given: given or (0, b""), check)
+    assert time.monotonic() - began < 20
 
 
 def test_the_next_operation_is_refused_once_a_rank_is_lost() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ from assay_trainer.learner.updater import LeadingUpdater, Updater, make_updater
 from assay_trainer.weights.folder import publish_policy
 from tests.support.fakes import POLICY
 from tests.support.policies import TEXTS, TINY
-from tests.support.ranks import FOLLOW, processes
+from tests.support.ranks import FOLLOW, ROOT, processes
 from tests.unit.trainer.learner.test_updater import FORMS, make_config, make_groups
 
 LEAD = (sys.executable, "-m", __name__)
@@ -162,6 +163,45 @@ def test_no_rank_waits_for_one_that_has_ended(tmp_path: Path, victim: int) -> No
     assert time.monotonic() - began < 10
     assert both[1 - victim].returncode not in (0, -signal.SIGKILL)
     assert "of this training has ended" in said
+
+
+#: `--gpus 0,1` on CPUs: only the look for GPUs is left out.
+JOINED = """
+import sys
+from assay_shared.errors import Unreachable
+from assay_trainer.learner import ranks
+
+ranks.check_gpus = lambda gpus: None
+sys.executable = sys.argv[1]
+try:
+    with ranks.joined([0, 1]) as both:
+        print(both.size, "joined")
+except Unreachable as error:
+    sys.exit(error.message)
+"""
+
+
+def joined(python: str) -> tuple[int, str]:
+    """Return the exit code and output of a process that starts another one with `python`."""
+    command = [sys.executable, "-c", JOINED, python]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_process_is_started_for_each_gpu() -> None:
+    assert joined(sys.executable) == (0, "2 joined\n")
+
+
+def test_a_process_that_ends_as_it_starts_is_not_waited_for() -> None:
+    code, said = joined("false")
+    assert (code, said) == (1, "process 1 of this training ended with code 1 as it started\n")
+
+
+def test_a_run_without_work_lets_the_other_processes_end() -> None:
+    lead = "from assay_trainer.command import _end_other_ranks as end; end()"
+    with processes([(sys.executable, "-c", lead), FOLLOW]) as both:
+        said = [one.communicate(timeout=240)[0] for one in both]
+    assert [one.returncode for one in both] == [0, 0], said
 
 
 if __name__ == "__main__":
