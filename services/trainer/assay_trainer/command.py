@@ -1,7 +1,4 @@
-"""Start, follow and stop runs over HTTP: serve.
-
-Each command imports its needs when it runs, so --help imports nothing heavy.
-"""
+"""The trainer's commands. Each one imports its needs when it runs, so --help is quick."""
 
 import os
 from pathlib import Path
@@ -159,7 +156,7 @@ def train(
 ) -> None:
     """Train in this process: SFT, DPO, GRPO, evaluation, report. The services must be up.
 
-    Under torchrun or accelerate launch, the processes of the other ranks follow the first.
+    Under torchrun or accelerate launch, the other processes follow the first.
     """
     from assay_shared.errors import InvalidInput
     from assay_shared.runs.run_lock import held
@@ -185,7 +182,7 @@ def train(
     else:
         assert resume is not None
         run_folder, config = open_run(resume)
-    # Before anything slow is imported: a second process is refused at once.
+    # Before anything slow is imported, so a second process is refused at once.
     with held(run_folder.path) as owner:
         if run_folder.read_status_or_damage().state == "finished":
             _end_other_ranks()
@@ -205,12 +202,11 @@ def _follow_the_first_rank() -> None:
 
 
 def _end_other_ranks() -> None:
-    """Let the processes end that a launcher has started beside this one."""
+    """Let the processes of other ranks end."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        from assay_trainer.learner.ranks import joined
+        from assay_trainer.learner.ranks import Ranks
 
-        with joined():
-            pass
+        Ranks().end()
 
 
 def _check_resumed(
@@ -249,7 +245,7 @@ def _train(
             from assay_trainer.pipeline.stages import execute
 
             quiet_transformers()
-            with joined(gpus) as ranks:
+            with joined(gpus, stop.check) as ranks:
                 execute(RunContext(run_folder, config, settings, stop, ranks, view.show))
     finally:
         end_tracing()
@@ -286,7 +282,7 @@ def _plan(
     except ConfigError as error:
         found = Plan(run=file.stem, findings=[Finding.of(error)])
     else:
-        with joined(gpus) as ranks, plan_folder(settings.runs, config) as folder:
+        with joined(gpus, stop.check) as ranks, plan_folder(settings.runs, config) as folder:
             found = make_plan(RunContext(folder, config, settings, stop, ranks))
     show_plan(found, Console(), as_json=as_json)
     if found.refused:

@@ -47,7 +47,7 @@ def meet(
     Args:
         host: rank 0's.
         told: returns to every rank the meeting of rank 0.
-        check: called by rank 0 as it waits; raises if a rank will never come.
+        check: called by rank 0 in its wait; raises if a rank will not come.
 
     Raises:
         Unreachable: a rank did not come within `MEET_S`.
@@ -81,7 +81,7 @@ def _called(host: str, port: int, token: bytes) -> socket.socket:
 def _received(
     listener: socket.socket, token: bytes, number: int, check: Callable[[], None]
 ) -> list[socket.socket]:
-    """Return the connections that begin with the token; others are closed, and delay nobody."""
+    """Return the connections with the token; close the others."""
     found: list[socket.socket] = []
     silent: deque[socket.socket] = deque()
     deadline = time.monotonic() + MEET_S
@@ -111,7 +111,7 @@ def _received(
 def _accept(
     listener: socket.socket, selector: selectors.BaseSelector, silent: deque[socket.socket]
 ) -> None:
-    """Take in a connection; of too many that have said nothing, close the oldest."""
+    """Accept a connection; of too many silent ones, close the oldest."""
     try:
         peer, _ = listener.accept()
     except OSError:
@@ -125,7 +125,7 @@ def _accept(
 
 
 def _knows(peer: socket.socket, token: bytes) -> bool:
-    """Return True if what has come is the token, which is sent as one segment."""
+    """Return True if the peer has sent the token, in one segment."""
     peer.setblocking(False)
     try:
         return secrets.compare_digest(peer.recv(_TOKEN_BYTES), token)

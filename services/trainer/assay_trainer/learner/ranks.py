@@ -17,7 +17,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, Store, TCPStore
-from torch.distributed.rendezvous import rendezvous
 
 from assay_shared.errors import ConfigError, Unreachable
 from assay_trainer.learner.rank_watch import LOST, MEET_S, Meeting, RankWatch, meet
@@ -27,6 +26,8 @@ _LONGEST_WAIT = timedelta(days=7)
 _END_WAIT_S = 30.0
 #: The store's key with rank 0's meeting.
 _MEETING = "assay/meeting"
+#: The variable by which torchrun says that the store of MASTER_PORT is in its own process.
+_STORE_IS_THERE = "TORCHELASTIC_USE_AGENT_STORE"
 #: Words of gloo's errors, which have no type.
 _LOST = ("gloo", "Gloo", "Connection closed by peer", "Connection reset by peer")
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -44,7 +45,7 @@ class Ranks:
         taken away: libraries of other stages would wait for processes that take no part in them.
 
         Args:
-            check: called while this one waits for the others to come; raises if one never will.
+            check: called in the wait for the others; raises if one of them will not come.
 
         Raises:
             Unreachable: the others did not come, or one has ended.
@@ -79,7 +80,7 @@ class Ranks:
         return self.size > 1 or self.device.type == "cuda"
 
     def _meet(self, check: Callable[[], None]) -> Store:
-        """Return the store of all ranks, once they watch each other."""
+        """Let the ranks watch each other; return their store."""
 
         def told(value: Meeting | None) -> Meeting:
             if value is not None:
@@ -89,9 +90,14 @@ class Ranks:
             return int(port), bytes.fromhex(token)
 
         try:
-            store: Store = next(rendezvous("env://", timeout=timedelta(seconds=MEET_S)))[0]
-            store.set_timeout(timedelta(seconds=MEET_S))
-            peers = meet(self.rank, self.size, os.environ["MASTER_ADDR"], told, check)
+            store = TCPStore(
+                host := os.environ["MASTER_ADDR"],
+                int(os.environ["MASTER_PORT"]),
+                is_master=self.rank == 0 and os.environ.get(_STORE_IS_THERE) != str(True),
+                wait_for_workers=False,
+                timeout=timedelta(seconds=MEET_S),
+            )
+            peers = meet(self.rank, self.size, host, told, check)
         except dist.DistError as error:
             raise Unreachable(
                 f"a process of this training did not start: {error}",
@@ -182,18 +188,19 @@ def _is_loss(error: RuntimeError) -> bool:
 
 
 @contextmanager
-def joined(gpus: Sequence[int] = ()) -> Iterator[Ranks]:
+def joined(gpus: Sequence[int] = (), check: Callable[[], None] = lambda: None) -> Iterator[Ranks]:
     """Yield the ranks of a run in the block; at its end, the followers end.
 
     With `gpus`, only these GPUs are used: this process takes the first, and a new process takes
-    each further one.
+    each further one. `check` is called in the wait for the followers; it may raise.
 
     Raises:
         ConfigError: a GPU is not there.
+        Unreachable: a follower did not come, or has ended.
     """
     store, processes = _start_followers(gpus) if gpus else (None, [])
     try:
-        ranks = Ranks(check=partial(_check_running, processes))
+        ranks = Ranks(check=partial(_check_start, processes, check))
         yield ranks
         ranks.end()
     finally:
@@ -218,14 +225,14 @@ def check_gpus(gpus: Sequence[int]) -> None:
 
 
 def _start_followers(gpus: Sequence[int]) -> tuple[Store, list[subprocess.Popen[bytes]]]:
-    """Return the store in which the ranks meet, which ends with the object, and the followers."""
+    """Return the store for the ranks, to be held until they end, and the followers."""
     check_gpus(gpus)
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     os.environ |= {
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": str(True),
+        _STORE_IS_THERE: str(True),
         "WORLD_SIZE": str(len(gpus)),
         "RANK": "0",
         "LOCAL_RANK": "0",
@@ -237,8 +244,9 @@ def _start_followers(gpus: Sequence[int]) -> tuple[Store, list[subprocess.Popen[
     ]
 
 
-def _check_running(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Raise Unreachable if a process has ended."""
+def _check_start(processes: Sequence[subprocess.Popen[bytes]], check: Callable[[], None]) -> None:
+    """Call `check`; raise Unreachable if a process has ended."""
+    check()
     for rank, process in enumerate(processes, start=1):
         if (code := process.poll()) is not None:
             raise Unreachable(

@@ -20,7 +20,7 @@ from assay_trainer.learner.updater import LeadingUpdater, Updater, make_updater
 from assay_trainer.weights.folder import publish_policy
 from tests.support.fakes import POLICY
 from tests.support.policies import TEXTS, TINY
-from tests.support.ranks import FOLLOW, ROOT, processes
+from tests.support.ranks import FOLLOW, ROOT, environments, processes
 from tests.unit.trainer.learner.test_updater import FORMS, make_config, make_groups
 
 LEAD = (sys.executable, "-m", __name__)
@@ -195,6 +195,29 @@ def test_a_process_is_started_for_each_gpu() -> None:
 def test_a_process_that_ends_as_it_starts_is_not_waited_for() -> None:
     code, said = joined("false")
     assert (code, said) == (1, "process 1 of this training ended with code 1 as it started\n")
+
+
+STOPPED = """
+import os, signal, sys
+from assay_trainer.learner.ranks import joined
+from assay_trainer.stop import Stop, Stopped
+
+stop = Stop()
+stop.listen()
+os.kill(os.getpid(), signal.SIGTERM)
+try:
+    with joined(check=stop.check):
+        pass
+except Stopped as error:
+    sys.exit(error.message)
+"""
+
+
+def test_a_stop_ends_the_wait_for_other_processes() -> None:
+    env = os.environ | environments(2)[0]
+    command = [sys.executable, "-c", STOPPED]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stderr) == (1, "the run was stopped\n")
 
 
 def test_a_run_without_work_lets_the_other_processes_end() -> None:
