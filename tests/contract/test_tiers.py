@@ -167,7 +167,8 @@ def test_a_stopped_run_measures_what_is_missing_when_it_is_resumed(
     create_run(tmp_path / "run", config_of(tmp_path))
 
     def stop_at_4(run: RunContext, event: Event) -> None:
-        run.stop.asked |= event.kind == "sft_step" and event.data["step"] == 4
+        if event.kind == "sft_step" and event.data["step"] == 4:
+            run.stop.ask()
 
     with pytest.raises(Stopped), in_run(tmp_path / "run", services, stop_at_4) as (run, tiers):
         train(run, tiers)

@@ -149,6 +149,22 @@ def test_a_run_of_two_ranks_of_which_each_is_killed_loses_and_repeats_nothing(
     assert sorted(trained) == [1, 2, 3]
 
 
+def test_a_rank_that_is_killed_during_sft_ends_the_run(
+    assay: Assay, mesh: Launcher, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    settings = (*LOOKUP, "sft.steps=100000", "--folder", str(folder))
+    first, second = (assay.start("train", demo_file(), *settings, **one) for one in environments(2))
+    wait_for_event(folder, "sft_step", meanwhile=mesh.watch)
+    second.kill()
+    said = [assay.finish(rank, timeout_s=120) for rank in (first, second)]
+    assert first.returncode == 1, said
+    ends = [event.kind for event in RunFolder(folder).read_events() if event.kind != "sft_step"]
+    assert ends[-1] == "run_failed"
+    assert "a process of this training has ended" in RunFolder(folder).read_status().message
+    assert list((folder / "checkpoints" / "sft").glob("checkpoint-*/assay.json"))
+
+
 def test_a_stop_between_steps_leaves_a_checkpoint_and_a_word(
     assay: Assay, warm: tuple[str, ...], tmp_path: Path
 ) -> None:

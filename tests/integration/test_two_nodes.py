@@ -126,6 +126,13 @@ def test_a_node_that_dies_ends_the_run_as_failed_and_both_resume_it(finished: Pa
     assert max(draws.values()) == 1, "a draw was trained on twice"
 
 
+def test_both_nodes_end_where_a_run_is_finished(assay: Assay, finished: Path) -> None:
+    with two_nodes(assay, "--resume", str(finished)) as nodes:
+        told = [assay.finish(node, timeout_s=200) for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], told
+    assert "is finished" in told[0]
+
+
 def test_two_nodes_do_the_updates_of_one(finished: Path) -> None:
     """One process repeats the run's updates with the same groups."""
     config = open_run(finished)[1].grpo

@@ -185,8 +185,7 @@ def train(
     # Before anything slow is imported, so a second process is refused at once.
     with held(run_folder.path) as owner:
         if run_folder.read_status_or_damage().state == "finished":
-            _end_other_ranks()
-            return print(f"run {run_folder.path.name} is finished: {run_folder.path}/report.html")
+            return _leave_finished(run_folder)
         record_settings(run_folder, config)
         if resume is not None:
             _check_resumed(run_folder, config, settings)
@@ -201,8 +200,9 @@ def _follow_the_first_rank() -> None:
         follower.main()
 
 
-def _end_other_ranks() -> None:
-    """Let the processes of other ranks end."""
+def _leave_finished(run_folder: "RunFolder") -> None:
+    """Say where the report is, and let the processes of other ranks end."""
+    print(f"run {run_folder.path.name} is finished: {run_folder.path}/report.html")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from assay_trainer.learner.ranks import Ranks
 
@@ -245,7 +245,7 @@ def _train(
             from assay_trainer.pipeline.stages import execute
 
             quiet_transformers()
-            with joined(gpus, stop.check) as ranks:
+            with joined(gpus, stop) as ranks:
                 execute(RunContext(run_folder, config, settings, stop, ranks, view.show))
     finally:
         end_tracing()
@@ -282,7 +282,7 @@ def _plan(
     except ConfigError as error:
         found = Plan(run=file.stem, findings=[Finding.of(error)])
     else:
-        with joined(gpus, stop.check) as ranks, plan_folder(settings.runs, config) as folder:
+        with joined(gpus, stop) as ranks, plan_folder(settings.runs, config) as folder:
             found = make_plan(RunContext(folder, config, settings, stop, ranks))
     show_plan(found, Console(), as_json=as_json)
     if found.refused:

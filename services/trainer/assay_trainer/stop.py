@@ -1,4 +1,4 @@
-"""Stops a run between two steps: a signal requests it, the run obeys at a safe point."""
+"""Ends a run between two steps: a signal or a loss requests it, the run obeys at a safe point."""
 
 import signal
 from types import FrameType
@@ -14,7 +14,21 @@ class Stop:
     """A request to stop."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self._is_asked = False
+        self._failure: AssayError | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Return True once the run is to end."""
+        return self._is_asked or self._failure is not None
+
+    def ask(self) -> None:
+        """Ask for a stop."""
+        self._is_asked = True
+
+    def fail(self, error: AssayError) -> None:
+        """End the run with `error`. Any thread may call this."""
+        self._failure = error
 
     def listen(self) -> None:
         """Read SIGTERM and SIGINT as requests to stop.
@@ -23,16 +37,18 @@ class Stop:
         process at any point.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask)
+            signal.signal(number, self._obey)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+    def _obey(self, number: int, frame: FrameType | None) -> None:
+        if self._is_asked:
             for one in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(one, signal.SIG_DFL)
             raise KeyboardInterrupt("the run was stopped at once, without a checkpoint")
-        self.asked = True
+        self.ask()
 
     def check(self) -> None:
-        """Raises Stopped if a stop was asked for."""
-        if self.asked:
+        """Raises Stopped if a stop was asked for, and the error of a failure."""
+        if self._failure is not None:
+            raise self._failure
+        if self._is_asked:
             raise Stopped("the run was stopped", hint="resume it to continue")

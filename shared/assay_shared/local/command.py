@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-if TYPE_CHECKING:  # only a type
+if TYPE_CHECKING:  # only types
     from assay_shared.settings.api_keys import Scope
+    from assay_shared.settings.home import Access
 
 
 def up(
@@ -27,12 +28,12 @@ def up(
 
     from assay_shared.local.launcher import running_services
     from assay_shared.service.browser_session import make_link
-    from assay_shared.settings.home import Access, written
+    from assay_shared.settings.home import written
     from assay_shared.telemetry.logs import set_up_logging
 
     set_up_logging("up", "WARNING")
     home = home or Path(os.environ.get("ASSAY_RUNS") or "runs")
-    access = Access.of(home)
+    access = _access(home)
     _stop_at_signals()
 
     def show(name: str, url: str) -> None:
@@ -59,6 +60,17 @@ def up(
                 time.sleep(0.5)
     except KeyboardInterrupt:
         print("stopped")
+
+
+def _access(home: Path) -> "Access":
+    from assay_shared.errors import ConfigError
+    from assay_shared.settings.home import Access
+
+    try:
+        return Access.of(home)
+    except OSError as error:
+        told = f"{home} cannot be the folder of services: {error.strerror}"
+        raise ConfigError(told, field="--home", hint="name one that can be written to") from None
 
 
 def _stop_at_signals() -> None:

@@ -49,6 +49,13 @@ def one_line_error(shown: subprocess.CompletedProcess[str]) -> str:
     return lines[0]
 
 
+def test_a_folder_of_services_that_cannot_be_made_is_refused_by_its_option(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    shown = assay("up", "--home", str(tmp_path / "file"))
+    assert shown.returncode == 2
+    assert one_line_error(shown).startswith(f"error: --home: {tmp_path}/file cannot be the folder")
+
+
 @pytest.mark.slow
 def test_a_port_in_use_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

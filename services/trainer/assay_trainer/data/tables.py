@@ -99,6 +99,18 @@ def filled(
     )
 
 
+def check_table(path: Path) -> None:
+    """Check that a file with a row per task or preference can be there by that name.
+
+    Raises:
+        DatasetError: it is a folder, or the name has none of the known ends.
+    """
+    if path.is_dir():
+        raise DatasetError(f"{path} is a folder", field="path", hint="name a file in it")
+    if not path.name.endswith(TABLES):
+        raise DatasetError(f"{path} does not end with {', '.join(TABLES)}", field="path")
+
+
 def read_rows(
     path: Path, row_map: RowMap | PreferenceMap, parse: Callable[[object], Row]
 ) -> Iterator[Row]:
@@ -108,12 +120,11 @@ def read_rows(
         DatasetError: the name has none of the known ends, or a row cannot be used; names file,
             row or line, and field.
     """
+    check_table(path)
     if path.name.endswith(JSON_LINES):
         yield from read_json_lines(path, parse)
-    elif path.name.endswith(TABLES):
-        yield from _read_columns(path, row_map, parse)
     else:
-        raise DatasetError(f"{path} does not end with {', '.join(TABLES)}", field="path")
+        yield from _read_columns(path, row_map, parse)
 
 
 def _read_columns(

@@ -16,11 +16,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from assay_shared.errors import Unreachable
+from assay_shared.errors import AssayError, Unreachable
 
 LOST = "a process of this training has ended"
 #: Seconds for all processes of a training to start: they import torch, perhaps from a slow disk.
 MEET_S = 300.0
+#: Seconds until a wait for them is told.
+_TELL_S = 20.0
 #: Seconds for the operations in flight to fail after a loss; then this process ends.
 _GRACE_S = 30.0
 _PAUSE_S = 0.2
@@ -84,13 +86,20 @@ def _received(
     """Return the connections with the token; close the others."""
     found: list[socket.socket] = []
     silent: deque[socket.socket] = deque()
-    deadline = time.monotonic() + MEET_S
+    began, is_told = time.monotonic(), False
     listener.setblocking(False)
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ, data=listener)
         while len(found) < number:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{number - len(found)} did not come within {MEET_S:.0f} s")
+            waited_s, missing = time.monotonic() - began, number - len(found)
+            if waited_s > MEET_S:
+                raise TimeoutError(f"{missing} did not come within {MEET_S:.0f} s")
+            if waited_s > _TELL_S and not is_told:
+                is_told = True
+                told = (
+                    f"waiting for {missing} more processes of this training, {MEET_S:.0f} s at most"
+                )
+                sys.stderr.write(f"{told}\n")
             check()
             for key, _ in selector.select(_PAUSE_S):
                 peer = key.data
@@ -134,10 +143,19 @@ def _knows(peer: socket.socket, token: bytes) -> bool:
 
 
 class RankWatch:
-    """A thread that waits for the end of other ranks' processes."""
+    """A thread that waits for the end of other ranks' processes.
 
-    def __init__(self, peers: Sequence[socket.socket]) -> None:
+    Args:
+        on_loss: called by the thread once a rank has ended without a goodbye.
+    """
+
+    def __init__(
+        self,
+        peers: Sequence[socket.socket],
+        on_loss: Callable[[AssayError], None] = lambda error: None,
+    ) -> None:
         self._peers = list(peers)
+        self._on_loss = on_loss
         self._lock = threading.Lock()
         self._num_inside = 0
         self._is_lost = self._is_over = False
@@ -157,7 +175,7 @@ class RankWatch:
             Unreachable: a rank has ended before.
         """
         if self._is_lost:
-            raise Unreachable(LOST, service="trainer", hint="resume the run")
+            raise _loss()
         with self._lock:
             self._num_inside += 1
         try:
@@ -197,6 +215,8 @@ class RankWatch:
     def _lose(self) -> None:
         """Let the operations in flight fail; end this process if one does not."""
         self._is_lost = not self._is_over
+        if self._is_lost:
+            self._on_loss(_loss())
         deadline = time.monotonic() + _GRACE_S
         while not self._is_over:
             if self._num_inside and time.monotonic() > deadline:
@@ -204,6 +224,10 @@ class RankWatch:
                 sys.stderr.flush()
                 os._exit(1)
             time.sleep(_PAUSE_S)
+
+
+def _loss() -> Unreachable:
+    return Unreachable(LOST, service="trainer", hint="resume the run")
 
 
 def _said_goodbye(peer: socket.socket) -> bool:

@@ -6,10 +6,11 @@ alone collects rollouts, publishes, evaluates and writes events.
 """
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -18,8 +19,9 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, Store, TCPStore
 
-from assay_shared.errors import ConfigError, Unreachable
+from assay_shared.errors import AssayError, ConfigError, Unreachable
 from assay_trainer.learner.rank_watch import LOST, MEET_S, Meeting, RankWatch, meet
+from assay_trainer.stop import Stop
 
 #: A follower waits for rank 0 while rollouts are drawn and policies are evaluated.
 _LONGEST_WAIT = timedelta(days=7)
@@ -37,7 +39,11 @@ class Ranks:
     """This process among those of a training. Alone, every operation is trivial."""
 
     def __init__(
-        self, *, on_gpu: bool | None = None, check: Callable[[], None] = lambda: None
+        self,
+        *,
+        on_gpu: bool | None = None,
+        check: Callable[[], None] = lambda: None,
+        on_loss: Callable[[AssayError], None] = lambda error: None,
     ) -> None:
         """Join the processes of this training, as the environment of their launcher says.
 
@@ -46,6 +52,7 @@ class Ranks:
 
         Args:
             check: called in the wait for the others; raises if one of them will not come.
+            on_loss: called by a thread if a rank ends, whatever this one does.
 
         Raises:
             Unreachable: the others did not come, or one has ended.
@@ -62,7 +69,8 @@ class Ranks:
         #: For the threads that write checkpoints; None for a process alone.
         self.writing_group: dist.ProcessGroup | None = None
         if self.size > 1:
-            store = self._meet(check)
+            store, peers = self._meet(check)
+            self._watch = RankWatch(peers, on_loss)
             with self.together():
                 backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
                 dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size)
@@ -79,8 +87,8 @@ class Ranks:
         """Return True if the trained weights are shards, which are not what is served."""
         return self.size > 1 or self.device.type == "cuda"
 
-    def _meet(self, check: Callable[[], None]) -> Store:
-        """Let the ranks watch each other; return their store."""
+    def _meet(self, check: Callable[[], None]) -> tuple[Store, list[socket.socket]]:
+        """Return the store of all ranks, and this one's connections to watch."""
 
         def told(value: Meeting | None) -> Meeting:
             if value is not None:
@@ -104,8 +112,7 @@ class Ranks:
                 service="trainer",
                 hint="its own messages say why",
             ) from None
-        self._watch = RankWatch(peers)
-        return store
+        return store, peers
 
     def send(self, messages: Sequence[object]) -> None:
         """Send a message to each rank, by rank; for rank 0.
@@ -132,14 +139,12 @@ class Ranks:
         """Let the other ranks end, and end the threads of gloo's groups; rank 0 calls this last.
 
         Such a thread may still hold a tensor of the last message. If it freed it while Python ends,
-        it would abort this process.
-
-        Raises:
-            Unreachable: a rank has ended.
+        it would abort this process. The loss of a rank changes nothing any more.
         """
         if self._group is not None:
             self.leave()
-            self.send([None] * self.size)
+            with suppress(Unreachable):
+                self.send([None] * self.size)
             for group in (self._group, self.writing_group):
                 dist.destroy_process_group(group)
             self._group = self.writing_group = None
@@ -188,19 +193,20 @@ def _is_loss(error: RuntimeError) -> bool:
 
 
 @contextmanager
-def joined(gpus: Sequence[int] = (), check: Callable[[], None] = lambda: None) -> Iterator[Ranks]:
+def joined(gpus: Sequence[int] = (), stop: Stop | None = None) -> Iterator[Ranks]:
     """Yield the ranks of a run in the block; at its end, the followers end.
 
     With `gpus`, only these GPUs are used: this process takes the first, and a new process takes
-    each further one. `check` is called in the wait for the followers; it may raise.
+    each further one. `stop` ends the wait for them, and is told of a loss.
 
     Raises:
         ConfigError: a GPU is not there.
         Unreachable: a follower did not come, or has ended.
     """
+    stop = stop or Stop()
     store, processes = _start_followers(gpus) if gpus else (None, [])
     try:
-        ranks = Ranks(check=partial(_check_start, processes, check))
+        ranks = Ranks(check=partial(_check_start, processes, stop), on_loss=stop.fail)
         yield ranks
         ranks.end()
     finally:
@@ -244,9 +250,9 @@ def _start_followers(gpus: Sequence[int]) -> tuple[Store, list[subprocess.Popen[
     ]
 
 
-def _check_start(processes: Sequence[subprocess.Popen[bytes]], check: Callable[[], None]) -> None:
-    """Call `check`; raise Unreachable if a process has ended."""
-    check()
+def _check_start(processes: Sequence[subprocess.Popen[bytes]], stop: Stop) -> None:
+    """Raise Stopped if a stop was asked for, Unreachable if a process has ended."""
+    stop.check()
     for rank, process in enumerate(processes, start=1):
         if (code := process.poll()) is not None:
             raise Unreachable(

@@ -20,12 +20,14 @@ from assay_shared.errors import (
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import FolderWeights
 from assay_trainer.config import RunConfig
+from assay_trainer.data.tables import check_table
 from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.learner.network.adapters import check_lora
 from assay_trainer.learner.ranks import check_gpus
 from assay_trainer.pipeline.tiers import field_of_set
 from assay_trainer.pipeline.trackers import check_trackers
 from assay_trainer.rollouts.store import GroupStore
+from assay_trainer.table_source import PreferenceFile, TableSource
 from assay_trainer.weights.model_folder import check_folder
 
 _POLICY = "policy.folder"
@@ -96,7 +98,8 @@ def check_machine(config: RunConfig) -> None:
     Raises:
         NotFound: the policy's folder has no model.
         InvalidInput: the policy's folder has a LoRA adapter, or weights that cannot be read.
-        DatasetError: named files are missing; the error names all of them, and a missing policy.
+        DatasetError: named files are missing; the error names all of them, and a missing policy. Or
+            a table is a folder, or has another kind's name.
         ConfigError: CUDA or a tracker is missing.
     """
     policy = config.policy.folder
@@ -110,15 +113,17 @@ def check_machine(config: RunConfig) -> None:
             raise type(error)(error.message, field=_POLICY, hint=error.hint) from None
     if missing:
         raise _no_files(missing)
+    _check_tables(config)
     check_lora(config.policy.lora)
     check_trackers(config.trackers)
 
 
 def check_files(config: RunConfig) -> None:
-    """Look for the files of data. Raises DatasetError: names all missing ones."""
+    """Look for the files of data. Raises DatasetError: some are missing, or not tables."""
     missing = _missing(config)
     if missing:
         raise _no_files(missing)
+    _check_tables(config)
 
 
 def _missing(config: RunConfig) -> list[tuple[str, str]]:
@@ -137,10 +142,24 @@ def _no_files(missing: list[tuple[str, str]]) -> DatasetError:
 
 def _files(config: RunConfig) -> Iterator[tuple[str, Path]]:
     """Yield the fields of sources that name a file, with the file."""
-    sources = [(f"{at}.{key}", getattr(getattr(config, at), key, None)) for at, key in _SOURCES]
-    for tier in config.evaluation.tiers:
-        sources += [(field_of_set(tier, name), source) for name, source in tier.sets.items()]
-    for field, source in sources:
+    for field, source in _sources(config):
         path = getattr(source, "path", None)
         if path is not None:
             yield f"{field}.path", path
+
+
+def _check_tables(config: RunConfig) -> None:
+    for field, source in _sources(config):
+        if isinstance(source, TableSource | PreferenceFile):
+            try:
+                check_table(source.path)
+            except DatasetError as error:
+                raise DatasetError(error.message, field=f"{field}.path", hint=error.hint) from None
+
+
+def _sources(config: RunConfig) -> list[tuple[str, object]]:
+    """Return the sources of rows, by their field in the run file."""
+    sources = [(f"{at}.{key}", getattr(getattr(config, at), key, None)) for at, key in _SOURCES]
+    for tier in config.evaluation.tiers:
+        sources += [(field_of_set(tier, name), source) for name, source in tier.sets.items()]
+    return sources

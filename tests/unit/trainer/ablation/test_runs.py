@@ -127,7 +127,7 @@ def test_a_stop_ends_the_runs_at_work(trained: list[Path], tmp_path: Path) -> No
     stop = Stop()
 
     def ask(folder: Path, status: RunStatus) -> None:
-        stop.asked = True
+        stop.ask()
 
     with pytest.raises(Stopped):
         run_all(orders(tmp_path, "a"), [{"TAKES": "60"}], stop, ask)

@@ -72,6 +72,17 @@ def test_strangers_that_say_nothing_delay_no_rank(monkeypatch: pytest.MonkeyPatc
         peer.close()
 
 
+def test_a_long_wait_for_a_rank_is_told_once_and_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rank_watch, "_TELL_S", 0.0)
+    monkeypatch.setattr(rank_watch, "MEET_S", 1.0)
+    with pytest.raises(Unreachable, match="1 did not come within 1 s"):
+        meet(0, 2, HOST, lambda given: given or (0, b""), come)
+    said = capsys.readouterr().err
+    assert said == "waiting for 1 more processes of this training, 1 s at most\n"
+
+
 def test_a_rank_that_will_never_come_ends_the_wait_for_it() -> None:
     def check() -> None:
         raise Unreachable("process 1 ended with code 1", service="trainer")

@@ -206,7 +206,7 @@ stop = Stop()
 stop.listen()
 os.kill(os.getpid(), signal.SIGTERM)
 try:
-    with joined(check=stop.check):
+    with joined(stop=stop):
         pass
 except Stopped as error:
     sys.exit(error.message)
@@ -220,9 +220,17 @@ def test_a_stop_ends_the_wait_for_other_processes() -> None:
     assert (done.returncode, done.stderr) == (1, "the run was stopped\n")
 
 
-def test_a_run_without_work_lets_the_other_processes_end() -> None:
-    lead = "from assay_trainer.command import _end_other_ranks as end; end()"
-    with processes([(sys.executable, "-c", lead), FOLLOW]) as both:
+FINISHED = """
+from pathlib import Path
+from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.command import _leave_finished
+
+_leave_finished(RunFolder(Path("some")))
+"""
+
+
+def test_a_finished_run_lets_the_other_processes_end() -> None:
+    with processes([(sys.executable, "-c", FINISHED), FOLLOW]) as both:
         said = [one.communicate(timeout=240)[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], said
 

@@ -24,6 +24,12 @@ DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
             "evaluation.tiers t1.sets.v.path",
         ),
         ("trackers=[wandb]", "trackers"),
+        ("dpo={data: {kind: jsonl, path: sub}, steps: 1}", "dpo.data.path"),
+        ("dpo={data: {kind: table, path: rows.txt}, steps: 1}", "dpo.data.path"),
+        (
+            "data.held_out={kind: table, path: sub, role: test, map: {prompt: '{q}', rubric: r}}",
+            "data.held_out.path",
+        ),
     ],
 )
 def test_what_this_machine_does_not_have_is_refused_by_its_field(
@@ -31,6 +37,8 @@ def test_what_this_machine_does_not_have_is_refused_by_its_field(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "rows.txt").touch()
     config = load_config(RunConfig, DEMO, (change,))
     with pytest.raises(AssayError) as refused:
         check_start(config, ServiceSettings(redis_url="redis://127.0.0.1:1/0"), [])

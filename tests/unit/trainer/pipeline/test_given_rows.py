@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from assay_shared.errors import DatasetError
+from assay_shared.errors import ConfigError, DatasetError
 from assay_shared.runs.run_folder import Event
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import Message
@@ -30,6 +30,7 @@ from assay_trainer.pipeline.run_sets import (
     check_for_leaks,
     open_sets,
     set_aside_control_tokens,
+    set_aside_too_long,
 )
 from assay_trainer.pipeline.tiers import Tiers
 from assay_trainer.service.record import create_run, open_run
@@ -79,7 +80,8 @@ def run_in(folder: Path, told: list[Event], stop_at: tuple[str, int] | None = No
 
     def on_event(event: Event) -> None:
         told.append(event)
-        stop.asked = stop.asked or stop_at == (event.kind, event.data.get("step"))
+        if stop_at == (event.kind, event.data.get("step")):
+            stop.ask()
 
     return RunContext(*open_run(folder), ServiceSettings(), stop, Ranks(), on_event)
 
@@ -100,6 +102,16 @@ def train(run: RunContext) -> tuple[RunSets, Policy]:
     assert run.config.dpo is not None
     policy = run_sft(run, sets, policy, run.config.sft, Tiers(run))
     return sets, run_dpo(run, sets, policy, run.config.dpo, Tiers(run))
+
+
+def test_an_answer_as_long_as_the_context_is_refused_by_its_field(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    longest = GRPOConfig(steps=1, max_tokens=10**9)
+    run, sets, policy, told = opened(tmp_path, config.model_copy(update={"grpo": longest}))
+    with pytest.raises(ConfigError, match="1000000000 tokens of an answer do not fit") as refused:
+        set_aside_too_long(run, sets, *policy)
+    assert refused.value.field == "grpo.max_tokens"
+    assert not [event for event in told if event.kind == "task_set_aside"]
 
 
 @pytest.mark.nightly

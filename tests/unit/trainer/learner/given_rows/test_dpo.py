@@ -79,7 +79,8 @@ def train(
 
     def on_step(step: DPOStep) -> None:
         steps.append(step)
-        stop.asked = stop.asked or step.step == stop_after
+        if step.step == stop_after:
+            stop.ask()
 
     values = {"data": DATA, "warmup_steps": 0, "learning_rate": 1e-3} | options
     train_dpo(

@@ -46,7 +46,8 @@ def train(
 
     def on_step(step: SFTStep) -> None:
         steps.append(step)
-        stop.asked = stop.asked or step.step == stop_after
+        if step.step == stop_after:
+            stop.ask()
 
     train_sft(
         model,
