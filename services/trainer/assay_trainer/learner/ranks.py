@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, Store, TCPStore
+from torch.distributed.constants import default_pg_timeout
 
 from assay_shared.errors import AssayError, ConfigError, Unreachable
 from assay_trainer.learner.rank_watch import LOST, MEET_S, Meeting, RankWatch, meet
@@ -112,6 +113,8 @@ class Ranks:
                 service="trainer",
                 hint="its own messages say why",
             ) from None
+        # Groups are made and NCCL begins at this store: with torch's own limit.
+        store.set_timeout(default_pg_timeout)
         return store, peers
 
     def send(self, messages: Sequence[object]) -> None:
