@@ -100,7 +100,7 @@ def filled(
 
 
 def check_table(path: Path) -> None:
-    """Check that a file with a row per task or preference can be there by that name.
+    """Check that a path can be a file with a row per task or preference.
 
     Raises:
         DatasetError: it is a folder, or the name has none of the known ends.

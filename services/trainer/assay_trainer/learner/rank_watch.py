@@ -25,7 +25,7 @@ MEET_S = 300.0
 _TELL_S = 20.0
 #: Seconds for the operations in flight to fail after a loss; then this process ends.
 _GRACE_S = 30.0
-_PAUSE_S = 0.2
+_PAUSE_S, _CONNECT_S = 0.2, 5.0
 _TOKEN_BYTES = 32
 #: Connections to the listener that have sent nothing yet.
 _MOST_SILENT = 256
@@ -35,6 +35,23 @@ _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 #: The port and the token of rank 0's listener.
 Meeting = tuple[int, bytes]
+
+
+def wait_for_listener(host: str, port: int) -> None:
+    """Wait until something listens there, which rank 0's process or its launcher does.
+
+    Raises:
+        Unreachable: nothing does within `MEET_S`.
+    """
+    patience = _Patience()
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=_CONNECT_S).close()
+        except OSError as error:
+            patience.spend(f"the first process of this training at {host}:{port}: {error}")
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def meet(
@@ -86,20 +103,12 @@ def _received(
     """Return the connections with the token; close the others."""
     found: list[socket.socket] = []
     silent: deque[socket.socket] = deque()
-    began, is_told = time.monotonic(), False
+    patience = _Patience()
     listener.setblocking(False)
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ, data=listener)
         while len(found) < number:
-            waited_s, missing = time.monotonic() - began, number - len(found)
-            if waited_s > MEET_S:
-                raise TimeoutError(f"{missing} did not come within {MEET_S:.0f} s")
-            if waited_s > _TELL_S and not is_told:
-                is_told = True
-                told = (
-                    f"waiting for {missing} more processes of this training, {MEET_S:.0f} s at most"
-                )
-                sys.stderr.write(f"{told}\n")
+            patience.spend(f"{number - len(found)} other processes of this training")
             check()
             for key, _ in selector.select(_PAUSE_S):
                 peer = key.data
@@ -140,6 +149,28 @@ def _knows(peer: socket.socket, token: bytes) -> bool:
         return secrets.compare_digest(peer.recv(_TOKEN_BYTES), token)
     except OSError:
         return False
+
+
+class _Patience:
+    """The time that a process waits for others at the start of a training."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._is_told = False
+
+    def spend(self, awaited: str) -> None:
+        """Tell people of a long wait, once.
+
+        Raises:
+            Unreachable: `MEET_S` are over.
+        """
+        waited_s = time.monotonic() - self._began
+        if waited_s > MEET_S:
+            message = f"waited {MEET_S:.0f} s for {awaited}"
+            raise Unreachable(message, service="trainer", hint="their own messages say why")
+        if waited_s > _TELL_S and not self._is_told:
+            self._is_told = True
+            sys.stderr.write(f"waiting for {awaited} ({MEET_S:.0f} s at most)\n")
 
 
 class RankWatch:

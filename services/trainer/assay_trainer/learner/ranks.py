@@ -5,6 +5,7 @@ theirs, so that all take part in each collective operation. Only GRPO's updates 
 alone collects rollouts, publishes, evaluates and writes events.
 """
 
+import logging
 import os
 import socket
 import subprocess
@@ -21,12 +22,22 @@ from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.distributed.constants import default_pg_timeout
 
 from assay_shared.errors import AssayError, ConfigError, Unreachable
-from assay_trainer.learner.rank_watch import LOST, MEET_S, Meeting, RankWatch, meet
-from assay_trainer.stop import Stop
+from assay_trainer.learner.rank_watch import (
+    LOST,
+    MEET_S,
+    Meeting,
+    RankWatch,
+    meet,
+    wait_for_listener,
+)
+from assay_trainer.stop import Stop, Stopped
 
+_log = logging.getLogger(__name__)
 #: A follower waits for rank 0 while rollouts are drawn and policies are evaluated.
 _LONGEST_WAIT = timedelta(days=7)
 _END_WAIT_S = 30.0
+#: For the store to answer; torch's client takes several times as long.
+_ANSWER_WAIT = timedelta(seconds=60)
 #: The store's key with rank 0's meeting.
 _MEETING = "assay/meeting"
 #: The variable by which torchrun says that the store of MASTER_PORT is in its own process.
@@ -99,13 +110,14 @@ class Ranks:
             return int(port), bytes.fromhex(token)
 
         try:
+            host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+            is_host = self.rank == 0 and os.environ.get(_STORE_IS_THERE) != str(True)
+            if not is_host:
+                wait_for_listener(host, port)
             store = TCPStore(
-                host := os.environ["MASTER_ADDR"],
-                int(os.environ["MASTER_PORT"]),
-                is_master=self.rank == 0 and os.environ.get(_STORE_IS_THERE) != str(True),
-                wait_for_workers=False,
-                timeout=timedelta(seconds=MEET_S),
+                host, port, is_master=is_host, wait_for_workers=False, timeout=_ANSWER_WAIT
             )
+            store.set_timeout(timedelta(seconds=MEET_S))
             peers = meet(self.rank, self.size, host, told, check)
         except dist.DistError as error:
             raise Unreachable(
@@ -170,10 +182,9 @@ class Ranks:
         except RuntimeError as error:
             if self.size == 1 or not _is_loss(error):
                 raise
+            _log.warning("%s: %s", LOST, error)
             raise Unreachable(
-                f"{LOST}: {error}",
-                service="trainer",
-                hint="its own messages say why; resume the run",
+                LOST, service="trainer", hint="its own messages say why; resume the run"
             ) from None
 
     def sum(self, value: torch.Tensor) -> torch.Tensor:
@@ -210,7 +221,11 @@ def joined(gpus: Sequence[int] = (), stop: Stop | None = None) -> Iterator[Ranks
     store, processes = _start_followers(gpus) if gpus else (None, [])
     try:
         ranks = Ranks(check=partial(_check_start, processes, stop), on_loss=stop.fail)
-        yield ranks
+        try:
+            yield ranks
+        except Stopped:
+            ranks.end()
+            raise
         ranks.end()
     finally:
         for process in processes:

@@ -23,7 +23,9 @@ from assay_trainer.config import RunConfig
 from assay_trainer.data.tables import check_table
 from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.learner.network.adapters import check_lora
+from assay_trainer.learner.network.context import known_context
 from assay_trainer.learner.ranks import check_gpus
+from assay_trainer.pipeline.plan_rules import check_answer_lengths
 from assay_trainer.pipeline.tiers import field_of_set
 from assay_trainer.pipeline.trackers import check_trackers
 from assay_trainer.rollouts.store import GroupStore
@@ -42,12 +44,15 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
         NotFound: the policy's folder has no model.
         InvalidInput: the policy's folder has a LoRA adapter, or weights that cannot be read.
         DatasetError: a named file is missing.
-        ConfigError: a GPU, CUDA, or a tracker is missing, or a switch cannot act.
+        ConfigError: a GPU, CUDA, or a tracker is missing, a switch cannot act, or an answer may be
+            as long as the policy's context.
         Unreachable: Redis does not answer.
     """
     refuse_inert(config)
     check_machine(config)
     check_gpus(gpus)
+    for finding in check_answer_lengths(config, known_context(config.policy)):
+        raise ConfigError(finding.message, field=finding.field)
     with closing(GroupStore(settings.redis_url)) as store:
         store.check()
 
@@ -127,7 +132,15 @@ def check_files(config: RunConfig) -> None:
 
 
 def _missing(config: RunConfig) -> list[tuple[str, str]]:
-    return [(field, str(path)) for field, path in _files(config) if not path.exists()]
+    """Return the fields and paths of sources without a file or folder there.
+
+    A pipe is none: rows are read more than once.
+    """
+    return [
+        (field, str(path))
+        for field, path in _files(config)
+        if not (path.is_file() or path.is_dir())
+    ]
 
 
 def _no_files(missing: list[tuple[str, str]]) -> DatasetError:

@@ -1,11 +1,12 @@
 """A run is refused before it has a folder, and before a service is asked."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from assay_shared.errors import AssayError
+from assay_shared.errors import AssayError, ConfigError
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.settings.run_file import load_config
 from assay_trainer import config as trainer_config
@@ -26,6 +27,7 @@ DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
         ("trackers=[wandb]", "trackers"),
         ("dpo={data: {kind: jsonl, path: sub}, steps: 1}", "dpo.data.path"),
         ("dpo={data: {kind: table, path: rows.txt}, steps: 1}", "dpo.data.path"),
+        ("dpo={data: {kind: jsonl, path: pipe.jsonl}, steps: 1}", "dpo.data.path"),
         (
             "data.held_out={kind: table, path: sub, role: test, map: {prompt: '{q}', rubric: r}}",
             "data.held_out.path",
@@ -39,10 +41,18 @@ def test_what_this_machine_does_not_have_is_refused_by_its_field(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
     (tmp_path / "rows.txt").touch()
+    os.mkfifo(tmp_path / "pipe.jsonl")
     config = load_config(RunConfig, DEMO, (change,))
     with pytest.raises(AssayError) as refused:
         check_start(config, ServiceSettings(redis_url="redis://127.0.0.1:1/0"), [])
     assert refused.value.field == field
+
+
+def test_an_answer_as_long_as_the_context_is_refused_by_its_field() -> None:
+    config = load_config(RunConfig, DEMO, ("grpo.max_tokens=1000000",))
+    with pytest.raises(ConfigError, match="1000000 tokens of an answer do not fit") as refused:
+        check_start(config, ServiceSettings(), [])
+    assert refused.value.field == "grpo.max_tokens"
 
 
 def test_all_missing_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
