@@ -56,14 +56,14 @@ async def test_what_is_wrong_or_refused_is_no_throughput(serve: Serve) -> None:
         return JSONResponse(["no object"])
 
     workload = WORKLOADS[Format.ASSAY, LoadProgram.PRINT]
-    (step,) = await put_load(serve(app), workload, [2], 0.2, SETTINGS)
+    (step,) = await put_load(serve(app), workload, [2], 2.0, SETTINGS)
     assert step.num_right == 0
     assert step.num_wrong > step.num_refused > 0
 
 
 async def test_a_service_that_is_not_there_is_an_error(serve: Serve) -> None:
     workload = WORKLOADS[Format.ASSAY, LoadProgram.PRINT]
-    (step,) = await put_load("http://127.0.0.1:9", workload, [1], 0.05, SETTINGS)
+    (step,) = await put_load("http://127.0.0.1:9", workload, [1], 2.0, SETTINGS)
     assert step.num_errors > 0
 
 

@@ -1,10 +1,11 @@
 """Several processes with a common policy to train, on this machine's CPU."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.ports import free_port
@@ -31,12 +32,15 @@ def environments(size: int) -> list[dict[str, str]]:
 
 @contextmanager
 def processes(commands: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Popen[str]]]:
-    """Yield a process for each command, rank by rank; at the end none is left."""
+    """Yield a process for each command, rank by rank; at the end none is left.
+
+    A process that is left says in its output where its threads are.
+    """
     started = [
         subprocess.Popen(
             command,
             cwd=ROOT,
-            env=os.environ | one,
+            env=os.environ | one | {"PYTHONFAULTHANDLER": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -47,5 +51,9 @@ def processes(commands: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Pop
         yield started
     finally:
         for process in started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGABRT)
+                with suppress(subprocess.TimeoutExpired):
+                    sys.stdout.write(process.communicate(timeout=20)[0])
             process.kill()
             process.communicate()
