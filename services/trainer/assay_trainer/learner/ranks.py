@@ -5,7 +5,6 @@ theirs, so that all take part in each collective operation. Only GRPO's updates 
 alone collects rollouts, publishes, evaluates and writes events.
 """
 
-import logging
 import os
 import socket
 import subprocess
@@ -32,7 +31,6 @@ from assay_trainer.learner.rank_watch import (
 )
 from assay_trainer.stop import Stop, Stopped
 
-_log = logging.getLogger(__name__)
 #: A follower waits for rank 0 while rollouts are drawn and policies are evaluated.
 _LONGEST_WAIT = timedelta(days=7)
 _END_WAIT_S = 30.0
@@ -43,7 +41,7 @@ _MEETING = "assay/meeting"
 #: The variable by which torchrun says that the store of MASTER_PORT is in its own process.
 _STORE_IS_THERE = "TORCHELASTIC_USE_AGENT_STORE"
 #: Words of gloo's errors, which have no type.
-_LOST = ("gloo", "Gloo", "Connection closed by peer", "Connection reset by peer")
+_GLOO = ("gloo", "Gloo", "Connection closed by peer", "Connection reset by peer")
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -182,10 +180,10 @@ class Ranks:
         except RuntimeError as error:
             if self.size == 1 or not _is_loss(error):
                 raise
-            _log.warning("%s: %s", LOST, error)
-            raise Unreachable(
-                LOST, service="trainer", hint="its own messages say why; resume the run"
-            ) from None
+            # gloo's text says only that a connection has ended; NCCL's may have the cause.
+            told = LOST if _is_of_gloo(error) else f"{LOST}: {error!s:.500}"
+            hint = "its own messages say why; resume the run"
+            raise Unreachable(told, service="trainer", hint=hint) from None
 
     def sum(self, value: torch.Tensor) -> torch.Tensor:
         """Return the sum over all ranks; every rank calls this."""
@@ -202,8 +200,11 @@ class Ranks:
 
 def _is_loss(error: RuntimeError) -> bool:
     """Return True for what NCCL, gloo and torch's checkpoints raise when a rank has ended."""
-    text = str(error)
-    return isinstance(error, dist.DistError) or any(one in text for one in _LOST)
+    return isinstance(error, dist.DistError) or _is_of_gloo(error)
+
+
+def _is_of_gloo(error: RuntimeError) -> bool:
+    return any(one in str(error) for one in _GLOO)
 
 
 @contextmanager
