@@ -220,6 +220,28 @@ def test_a_stop_ends_the_wait_for_other_processes() -> None:
     assert (done.returncode, done.stderr) == (1, "the run was stopped\n")
 
 
+STOPPED_LATER = """
+import sys
+from assay_trainer.learner.ranks import joined
+from assay_trainer.stop import Stop, Stopped
+
+stop = Stop()
+stop.ask()
+try:
+    with joined():
+        stop.check()
+except Stopped as error:
+    sys.exit(error.message)
+"""
+
+
+def test_a_stop_ends_the_other_processes_without_a_word() -> None:
+    with processes([(sys.executable, "-c", STOPPED_LATER), FOLLOW]) as both:
+        said = [one.communicate(timeout=240)[0] for one in both]
+    assert [one.returncode for one in both] == [1, 0], said
+    assert said == ["the run was stopped\n", ""]
+
+
 FINISHED = """
 from pathlib import Path
 from assay_shared.runs.run_folder import RunFolder
