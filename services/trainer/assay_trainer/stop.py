@@ -1,4 +1,4 @@
-"""Ends a run between two steps: a signal or a loss requests it, the run obeys at a safe point."""
+"""Ends a run at a safe point, after a signal or the loss of a process."""
 
 import signal
 from types import FrameType
@@ -47,7 +47,7 @@ class Stop:
         self.ask()
 
     def check(self) -> None:
-        """Raises Stopped if a stop was asked for, and the error of a failure."""
+        """Raises the error of a failure, or Stopped if a stop was asked for."""
         if self._failure is not None:
             raise self._failure
         if self._is_asked:

@@ -56,7 +56,7 @@ _RESTART_WINDOW_S = 120.0
 #: Restarts that `crash_part` leaves for other crashes.
 _SPARE_RESTARTS = 1
 _CLI = (sys.executable, "-m", "assay_shared.cli")
-#: No run's: a run may have the same folder.
+#: Not the lock of a run, which may have the same folder.
 _LOCK = "services.lock"
 
 

@@ -219,7 +219,7 @@ def joined(gpus: Sequence[int] = (), stop: Stop | None = None) -> Iterator[Ranks
         Unreachable: a follower did not come, or has ended.
     """
     stop = stop or Stop()
-    store, processes = _start_followers(gpus) if gpus else (None, [])
+    _store, processes = _start_followers(gpus) if gpus else (None, [])
     try:
         ranks = Ranks(check=partial(_check_start, processes, stop), on_loss=stop.fail)
         try:
@@ -234,7 +234,6 @@ def joined(gpus: Sequence[int] = (), stop: Stop | None = None) -> Iterator[Ranks
                 process.wait(_END_WAIT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-        del store
 
 
 def check_gpus(gpus: Sequence[int]) -> None:
