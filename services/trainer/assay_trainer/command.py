@@ -185,7 +185,7 @@ def train(
     # Before anything slow is imported, so a second process is refused at once.
     with held(run_folder.path) as owner:
         if run_folder.read_status_or_damage().state == "finished":
-            return _leave_finished(run_folder)
+            return _leave_finished(run_folder, stop)
         record_settings(run_folder, config)
         if resume is not None:
             _check_resumed(run_folder, config, settings)
@@ -200,13 +200,14 @@ def _follow_the_first_rank() -> None:
         follower.main()
 
 
-def _leave_finished(run_folder: "RunFolder") -> None:
+def _leave_finished(run_folder: "RunFolder", stop: "Stop") -> None:
     """Say where the report is, and let the processes of other ranks end."""
     print(f"run {run_folder.path.name} is finished: {run_folder.path}/report.html")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        from assay_trainer.learner.ranks import Ranks
+        from assay_trainer.learner.ranks import joined
 
-        Ranks().end()
+        with joined(stop=stop):
+            pass
 
 
 def _check_resumed(

@@ -246,8 +246,9 @@ FINISHED = """
 from pathlib import Path
 from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.command import _leave_finished
+from assay_trainer.stop import Stop
 
-_leave_finished(RunFolder(Path("some")))
+_leave_finished(RunFolder(Path("some")), Stop())
 """
 
 
