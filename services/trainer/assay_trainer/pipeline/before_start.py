@@ -25,7 +25,7 @@ from assay_trainer.inert_rules import refuse_inert
 from assay_trainer.learner.network.adapters import check_lora
 from assay_trainer.learner.network.context import known_context
 from assay_trainer.learner.ranks import check_gpus
-from assay_trainer.pipeline.plan_rules import check_answer_lengths
+from assay_trainer.pipeline.plan_rules import refuse_long_answers
 from assay_trainer.pipeline.tiers import field_of_set
 from assay_trainer.pipeline.trackers import check_trackers
 from assay_trainer.rollouts.store import GroupStore
@@ -51,8 +51,7 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
     refuse_inert(config)
     check_machine(config)
     check_gpus(gpus)
-    for finding in check_answer_lengths(config, known_context(config.policy)):
-        raise ConfigError(finding.message, field=finding.field)
+    refuse_long_answers(config, known_context(config.policy))
     with closing(GroupStore(settings.redis_url)) as store:
         store.check()
 

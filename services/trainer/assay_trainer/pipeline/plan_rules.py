@@ -6,7 +6,7 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
-from assay_shared.errors import AssayError
+from assay_shared.errors import AssayError, ConfigError
 from assay_trainer.config import DPOConfig, GivenRowsConfig, PolicyConfig, RunConfig, SFTConfig
 from assay_trainer.grpo_config import GRPOConfig
 from assay_trainer.inert_rules import allows_inert, inert_switches
@@ -125,6 +125,16 @@ def check_answer_lengths(config: RunConfig, context: int | None) -> list[Finding
         for field, most in limits
         if context is not None and most >= context
     ]
+
+
+def refuse_long_answers(config: RunConfig, context: int | None) -> None:
+    """Refuse a run of such answers.
+
+    Raises:
+        ConfigError: an answer alone may be as long as the context; names the field.
+    """
+    for finding in check_answer_lengths(config, context):
+        raise ConfigError(finding.message, field=finding.field)
 
 
 def check_sample(config: GRPOConfig, facts: SampleFacts) -> list[Finding]:

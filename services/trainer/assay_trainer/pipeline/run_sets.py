@@ -23,7 +23,7 @@ from assay_trainer.data.tokenization import too_long
 from assay_trainer.events import DataOpened
 from assay_trainer.learner.network.context import context_of
 from assay_trainer.pipeline.context import RunContext
-from assay_trainer.pipeline.plan_rules import check_answer_lengths
+from assay_trainer.pipeline.plan_rules import refuse_long_answers
 from assay_trainer.rollouts.set_aside import without_rubric
 from assay_trainer.table_source import ImportedSource
 
@@ -282,8 +282,7 @@ def set_aside_too_long(
     context = context_of(model.config)
     if context is None:
         return
-    for finding in check_answer_lengths(run.config, context):
-        raise ConfigError(finding.message, field=finding.field)
+    refuse_long_answers(run.config, context)
     limits = [(sets.held_out, run.config.evaluation.max_tokens)]
     if run.config.grpo is not None:
         limits.append((sets.train, run.config.grpo.max_tokens))
